@@ -1,0 +1,31 @@
+"""somnet trains image classifiers on noisy web images, and shows which images and which regions are noise."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from somnet.config import Config, load_config
+    from somnet.errors import SomnetError
+    from somnet.pipeline import train
+    from somnet.run import Evaluation, Prediction, Run
+
+_PLACES = {
+    "Config": "somnet.config",
+    "Evaluation": "somnet.run",
+    "Prediction": "somnet.run",
+    "Run": "somnet.run",
+    "SomnetError": "somnet.errors",
+    "load_config": "somnet.config",
+    "train": "somnet.pipeline",
+}
+
+__all__ = ["Config", "Evaluation", "Prediction", "Run", "SomnetError", "load_config", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `somnet --help` need not wait for torch."""
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'somnet' has no attribute '{name}'")

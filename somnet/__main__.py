@@ -1,0 +1,5 @@
+"""`python -m somnet`."""
+
+from somnet.cli import main
+
+main()

@@ -1,0 +1,181 @@
+"""The command line: verbs, and no logic of its own."""
+
+import csv
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+from somnet import __version__
+from somnet.errors import SomnetError, TrainingStopped
+from somnet.progress import console as progress_console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train image classifiers on noisy web images, and see which images and regions are noise.",
+)
+console = Console()
+
+DataArgument = Annotated[Path, typer.Argument(help="Folder of class folders, with or without train/ and test/, or with a metadata manifest.")]
+RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
+WorkersOption = Annotated[int | None, typer.Option(min=0, help="Data-loading processes; by default one a core.")]
+ConfigOption = Annotated[Path | None, typer.Option(help="TOML file with settings that differ from the defaults.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting; may be repeated.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        console.print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine: versions, EdgeBoxes, GPU, offline weights, disk; each with the fix."""
+    from somnet.doctor import checks
+
+    table = Table("", "check", "found", "fix", box=None, pad_edge=False)
+    results = checks()
+    for check in results:
+        table.add_row("[green]ok[/]" if check.good else "[red]no[/]", check.name, check.found, "" if check.good else check.fix)
+    console.print(table)
+    if not all(check.good for check in results if check.needed):
+        raise typer.Exit(1)
+
+
+@app.command()
+def propose(data: DataArgument, config: ConfigOption = None, set_: SetOption = None, workers: WorkersOption = None) -> None:
+    """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
+    from somnet.config import load_config
+    from somnet.data.proposals import scan
+    from somnet.data.sources import open_source
+    from somnet.training.signals import stopping_signals
+
+    settings = load_config(config, set_ or ())
+    index = open_source(data)
+    with stopping_signals():
+        found = scan(index, settings.proposals, workers)
+    rows = found.readable()
+    console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {len(index) - len(rows)} unreadable files")
+    names = index.column("file_name")
+    for row, reason in enumerate(found.reasons):
+        if reason is not None:
+            from somnet.files import display_name
+
+            console.print(f"  {display_name(names[row])}: {reason}", markup=False, highlight=False)
+
+
+@app.command()
+def train(
+    data: DataArgument,
+    out: Annotated[Path | None, typer.Option(help="Folder for the run; by default runs/1, runs/2, ...")] = None,
+    method: Annotated[str | None, typer.Option(help="somnet, plain, plain-roi.")] = None,
+    model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
+    imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
+    freeze: Annotated[str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
+    seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start an existing run anew.")] = False,
+) -> None:
+    """Train on DATA and leave model, scores of every image and a summary in the run folder."""
+    from somnet.config import load_config
+    from somnet.errors import RunError
+    from somnet.pipeline import train as run_training
+
+    if resume and out is None:
+        raise RunError("--resume needs the folder of the run: add --out")
+    flags = {
+        "method": method,
+        "model.name": model,
+        "model.imgsz": imgsz,
+        "model.freeze": freeze,
+        "train.epochs": epochs,
+        "train.batch_size": batch_size,
+        "seed": seed,
+    }
+    settings = load_config(config, set_ or ()).with_settings({k: v for k, v in flags.items() if v is not None})
+    run_training(data, settings, out=out, device=device, workers=workers, resume=resume, overwrite=overwrite)
+
+
+@app.command()
+def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", workers: WorkersOption = None) -> None:
+    """Accuracy of a run on the test images of DATA: top-1, top-5, per class."""
+    from somnet.run import Run
+
+    result = Run(run).evaluate(data, device=device, workers=workers)
+    table = Table("class", "top-1 %", box=None, pad_edge=False)
+    for name, accuracy in result.per_class.items():
+        table.add_row(_plain(name), f"{100 * accuracy:.2f}")
+    console.print(table)
+    console.print(f"top-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    images: Annotated[list[Path], typer.Argument(help="Image files or folders of them.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
+    device: DeviceOption = "auto",
+) -> None:
+    """Classify images into a CSV file: a row each, bad files with a reason."""
+    from somnet.predictions import image_files, write_predictions
+    from somnet.run import Run
+
+    count, bad = write_predictions(Run(run).predict(image_files(images), device=device), out)
+    console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False)
+
+
+@app.command()
+def demo(
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
+    out: Annotated[Path, typer.Option(help="Folder for data, runs, table and pictures.")] = Path("demo"),
+) -> None:
+    """Train plain and somnet on an embedded toy web with known truth; write a table and pictures."""
+    from somnet.demo import parse_seeds, run_demo
+
+    run_demo(out, parse_seeds(seeds))
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def main() -> None:
+    """Run the command line; errors that a user can mend are one line, without a traceback."""
+    handler = RichHandler(console=progress_console, show_path=False, show_level=False, markup=False, highlighter=None)
+    logging.getLogger("somnet").addHandler(handler)
+    logging.getLogger("somnet").setLevel(logging.INFO)
+    try:
+        app()
+    except TrainingStopped as stopped:
+        progress_console.print(str(stopped), markup=False)
+        _leave(stopped.exit_code)
+    except KeyboardInterrupt:
+        _leave(130)
+    except SomnetError as error:
+        progress_console.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        _leave(2)
+
+
+def _leave(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(code)

@@ -1,0 +1,17 @@
+"""The loss of the classifier and the total."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def classification_loss(logits: Tensor, label: Tensor) -> Tensor:
+    """Eq. 1: cross entropy of the bag features, as a mean over the batch so that lr does not depend on its size."""
+    return F.cross_entropy(logits, label)
+
+
+def total_loss(losses: Mapping[str, Tensor]) -> Tensor:
+    """Eq. 11: what a step minimises, in SOMNet's joint phase L_cls + L_memory."""
+    return torch.stack(list(losses.values())).sum()

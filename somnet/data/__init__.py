@@ -1,0 +1,1 @@
+"""From files on disk to bags of images with boxes."""

@@ -1,0 +1,180 @@
+"""The only place that opens an image."""
+
+import os
+import stat
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
+
+from somnet.errors import UnreadableImage
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
+MAX_PIXELS = 100_000_000
+MAX_BYTES = 1_000_000_000  # 100 million pixels of four 16-bit channels fit
+MIN_SIDE = 8
+
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
+_OTHER_FORMATS = {  # (offset, signature) of files that people do take for photos
+    (4, b"ftyphei"): "HEIC",
+    (4, b"ftypmif1"): "HEIF",
+    (4, b"ftypavif"): "AVIF",
+    (4, b"ftyp"): "video",
+    (4, b"jP  "): "JPEG 2000",
+    (0, b"\0\0\1\0"): "ICO",
+    (0, b"8BPS"): "PSD",
+    (0, b"%PDF"): "PDF",
+    (0, b"<svg"): "SVG",
+}
+_TURNS = {  # EXIF orientation: what makes the picture upright
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = (5, 6, 7, 8)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded image and the size of its upright original, the frame of all boxes."""
+
+    image: Image.Image  # RGB, upright, possibly reduced
+    width: int
+    height: int
+
+
+def read_picture(path: Path | str | BinaryIO, *, at_least: int | None = None) -> Picture:
+    """Decode an image file or stream; raise UnreadableImage, with the reason, for anything else.
+
+    With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that.
+    """
+    try:
+        if isinstance(path, Path | str):
+            _refuse_non_files(path)
+            with open(path, "rb") as stream:
+                return _read(stream, at_least)
+        return _read(path, at_least)
+    except UnreadableImage:
+        raise
+    except FileNotFoundError as error:
+        raise UnreadableImage("there is no such file") from error
+    except PermissionError as error:
+        raise UnreadableImage("no permission to read the file") from error
+    except Image.DecompressionBombError as error:
+        raise UnreadableImage(f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
+    except MemoryError as error:
+        raise UnreadableImage("not enough memory to decode it") from error
+    # Pillow raises nearly every built-in exception on some broken file.
+    except Exception as error:
+        raise UnreadableImage("the image data is truncated or damaged") from error
+
+
+def _refuse_non_files(path: Path | str) -> None:
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise UnreadableImage("a folder, not a file")
+    if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
+        raise UnreadableImage("not a regular file")
+
+
+def _read(stream: BinaryIO, at_least: int | None) -> Picture:
+    _check_bytes(stream)
+    # Restricted to Pillow: threads may leave each other's filter behind, and this one harms nobody.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        try:
+            opened = Image.open(stream, formats=FORMATS)
+        except UnidentifiedImageError as error:
+            raise UnreadableImage(_why_unidentified(stream)) from error
+        with opened:
+            _check_size(*opened.size)
+            return _decode(opened, at_least)
+
+
+def _check_bytes(stream: BinaryIO) -> None:
+    count = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    if count == 0:
+        raise UnreadableImage("the file is empty")
+    if count > MAX_BYTES:
+        raise UnreadableImage(f"{count / 1e9:.1f} GB: at most {MAX_BYTES / 1e9:.0f} GB is read")
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        limit = MAX_PIXELS // 1_000_000
+        raise UnreadableImage(f"{width} x {height} pixels: more than {limit} million pixels")
+    if min(width, height) < MIN_SIDE:
+        raise UnreadableImage(f"{width} x {height} pixels: a side below {MIN_SIDE} pixels shows nothing")
+
+
+def _why_unidentified(stream: BinaryIO) -> str:
+    stream.seek(0)
+    head = stream.read(16)
+    if head.startswith(_SIGNATURES):
+        return "the image header is truncated or damaged"
+    for (offset, signature), name in _OTHER_FORMATS.items():
+        if head.startswith(signature, offset):
+            return f"{name} is not a supported format; {', '.join(FORMATS)} are"
+    return "not an image"
+
+
+def _decode(opened: Image.Image, at_least: int | None) -> Picture:
+    width, height = opened.size
+    if at_least is not None:
+        opened.draft(None, (at_least, at_least))
+    opened.load()
+    # After loading: a PNG may keep its EXIF at the end, and a TIFF turns itself.
+    orientation = _orientation(opened)
+    if orientation in _SIDEWAYS:
+        width, height = height, width
+    image = _to_rgb(opened)
+    if orientation in _TURNS:
+        image = image.transpose(_TURNS[orientation])
+    return Picture(image, width, height)
+
+
+def _orientation(image: Image.Image) -> int:
+    # Not ImageOps.exif_transpose: it writes the EXIF anew and fails on odd tags of a sound picture.
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # a broken EXIF block says nothing about the pixels
+        return 1
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return _eight_bit(image).convert("RGB")
+    if image.mode == "LAB":
+        to_rgb = ImageCms.buildTransform(
+            ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB"
+        )
+        return to_rgb.apply(image)
+    if image.has_transparency_data:
+        if image.mode == "La":  # converts to nothing else
+            image = image.convert("LA")
+        rgba = image.convert("RGBA")
+        white = Image.new("RGB", image.size, "white")
+        white.paste(rgba, mask=rgba.getchannel("A"))
+        return white
+    return image.convert("RGB")
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Scale a deep grey image to 8 bits; Pillow itself would clip it at 255."""
+    grey = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0, neginf=0)  # (H, W)
+    low, high = float(grey.min()), float(grey.max())
+    # Floats have no agreed range: take the narrowest usual one that holds all values.
+    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    white = next((top for top in usual if high <= top), None)
+    if low < 0 or white is None:
+        grey -= low
+        white = (high - low) or 1.0
+    return Image.fromarray(np.rint(grey * (255 / white)).astype(np.uint8))

@@ -1,0 +1,64 @@
+"""The list of a data set's images, as an Arrow table: a million rows cost megabytes, not Python objects."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+SCHEMA = pa.schema(
+    [
+        ("file_name", pa.binary()),  # relative to the root, as the file system spells it: it need not be UTF-8
+        ("label", pa.int32()),  # index of the given class; null where there is none
+        ("split", pa.string()),
+        ("true_label", pa.string()),  # known truth, for scoring only; null: unknown; no class's name: not any of them
+        ("true_box", pa.list_(pa.float32())),  # pixels, xyxy, upright frame
+        ("problem", pa.string()),  # why a listed file cannot be used; null: it has not been tried
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Index:
+    """Images under one root, with their given labels."""
+
+    root: Path
+    classes: tuple[str, ...]
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def path(self, row: int) -> str:
+        """Full path of an image."""
+        return os.path.join(self.root, os.fsdecode(self.table["file_name"][row].as_py()))
+
+    def labels(self) -> NDArray[np.int64]:
+        """Given labels, -1 where there is none."""
+        return np.asarray(self.table["label"].fill_null(-1).to_numpy(), dtype=np.int64)
+
+    def column(self, name: str) -> list[Any]:
+        """A column as Python values."""
+        return list(self.table[name].to_pylist())
+
+    def splits(self) -> set[str]:
+        """Names of the splits that have images."""
+        return set(self.column("split"))
+
+    def of_split(self, *names: str) -> "Index":
+        """The images of some splits."""
+        return replace(self, table=self.table.filter(pc.is_in(self.table["split"], pa.array(names, pa.string()))))
+
+    def take(self, rows: NDArray[np.int64]) -> "Index":
+        """The images of some rows."""
+        return replace(self, table=self.table.take(pa.array(rows)))
+
+
+def make_index(root: Path, classes: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Index:
+    """An index from rows; keys that a row lacks are null."""
+    return Index(root, tuple(classes), pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA))

@@ -1,0 +1,119 @@
+"""metadata.csv, .jsonl or .parquet: a row an image. Once it exists it, not the folder, gives the label."""
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from somnet.data.index import Index, make_index
+from somnet.errors import DataError
+from somnet.files import display_name
+
+NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+COLUMNS = "file_name, label, and optionally split, true_label, true_box (x1 y1 x2 y2)"
+OUTSIDE = "lies outside the data folder: put the file inside it"
+
+
+def find_manifest(folder: Path) -> Path | None:
+    """The manifest of a data folder, if it has one."""
+    found = [folder / name for name in NAMES if (folder / name).is_file()]
+    if len(found) > 1:
+        raise DataError(f"{folder} has {len(found)} manifests, {', '.join(f.name for f in found)}: keep one")
+    return found[0] if found else None
+
+
+def read_manifest(file: Path) -> Index:
+    """List the rows of a manifest; file names are relative to its folder and may not lead out of it."""
+    rows = list(_rows(file))
+    for column in ("file_name", "label"):
+        if rows and column not in rows[0]:
+            present = ", ".join(str(name) for name in rows[0] if name is not None)
+            raise DataError(f"{file} has no column {column} (it has {present}): the columns are {COLUMNS}")
+    names = [_text(row.get("label")) for row in rows]
+    classes = sorted({name for name in names if name is not None})
+    number = {name: i for i, name in enumerate(classes)}
+    root = file.parent
+    real_root = os.path.realpath(root)
+    listed = (
+        {
+            "file_name": _bytes(str(row.get("file_name") or "")),
+            "label": number[name] if name is not None else None,
+            "split": _split(_text(row.get("split"))),
+            "true_label": _text(row.get("true_label")),
+            "true_box": _box(row.get("true_box"), file, line),
+            "problem": _problem(real_root, row.get("file_name"), name),
+        }
+        for line, (row, name) in enumerate(zip(rows, names, strict=True), start=1)
+    )
+    return make_index(root, classes, listed)
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        if file.suffix == ".parquet":
+            yield from pq.read_table(file).to_pylist()
+        elif file.suffix == ".jsonl":
+            with file.open(encoding="utf-8-sig", errors="surrogateescape") as lines:
+                for number, line in enumerate(lines, start=1):
+                    if line.strip():
+                        row = json.loads(line)
+                        if not isinstance(row, dict):
+                            raise DataError(f"{file} line {number} is no JSON object: write one object a line")
+                        yield row
+        elif file.suffix == ".csv":
+            with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+                yield from csv.DictReader(lines)
+        else:
+            raise DataError(f"{file} is no manifest: name it {', '.join(NAMES)}, or give a folder")
+    except (OSError, pa.ArrowException, json.JSONDecodeError, csv.Error, RecursionError) as error:
+        raise DataError(f"cannot read the manifest {file}: {error}: mend or replace it") from None
+
+
+def _text(value: Any) -> str | None:
+    """A label as text, with what is no UTF-8 shown as escapes; an empty one is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return display_name(_bytes(str(value))).strip() or None
+
+
+def _bytes(text: str) -> bytes:
+    """Text as it stood in the file. JSON can spell characters that no encoding has; they become question marks."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def _split(name: str | None) -> str:
+    return {None: "train", "validation": "val", "valid": "val"}.get(name, name or "train")
+
+
+def _box(value: Any, file: Path, line: int) -> list[float] | None:
+    if value is None or value == "":
+        return None
+    try:
+        parts = value.replace(",", " ").strip("[]() ").split() if isinstance(value, str) else list(value)
+        x1, y1, x2, y2 = (float(part) for part in parts)
+    except (TypeError, ValueError):
+        raise DataError(f"{file} row {line}: the true_box {value!r} is not four numbers: write x1 y1 x2 y2") from None
+    return [x1, y1, x2, y2]
+
+
+def _problem(real_root: str, name: Any, label: str | None) -> str | None:
+    """Why a row cannot be used, judged by its name alone."""
+    if not name or not isinstance(name, str):
+        return "the row has no file_name: fill it in"
+    if label is None:
+        return "the row has no label: fill it in"
+    if "\0" in name:
+        return "the file name holds a zero byte: mend it"
+    real = os.path.realpath(os.path.join(real_root, os.fsdecode(_bytes(name))))  # follows links, too
+    if os.path.isabs(name) or os.path.commonpath([real, real_root]) != real_root:
+        return OUTSIDE
+    return None

@@ -1,0 +1,53 @@
+"""Pixels for the network. Image and boxes move together."""
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+
+SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the thing
+
+
+def to_square(image: Image.Image, side: int) -> Tensor:
+    """The whole image as uint8 (3, side, side). Shares of width and height stay what they are, so boxes do too."""
+    pixels = np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
+    return torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous()
+
+
+class Augment:
+    """Random crop, flip and colour of an image, its boxes with it; the randomness is passed in as a seed."""
+
+    def __init__(self, side: int, smallest_crop: float = 0.4) -> None:
+        self.side = side
+        self.steps = v2.Compose(
+            [
+                v2.RandomResizedCrop(side, scale=(smallest_crop, 1.0), antialias=True),
+                v2.RandomHorizontalFlip(),
+                v2.ColorJitter(0.3, 0.3, 0.3),
+            ]
+        )
+
+    def __call__(self, image: Image.Image, boxes: Tensor, mask: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """uint8 (3, side, side), boxes (P, 4) as shares of the crop, and which of them are still there (P,)."""
+        width, height = image.size
+        pixels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)
+        scale = torch.tensor([width, height, width, height])
+        framed = tv_tensors.BoundingBoxes(  # not clamped by the crop: what is cut off must be known
+            boxes * scale, format="XYXY", canvas_size=(height, width), clamping_mode=None
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            crop, moved = self.steps(tv_tensors.Image(pixels), framed)
+        whole = moved.as_subclass(Tensor) / self.side  # (P, 4) may reach beyond the crop
+        shares = whole.clamp(0, 1)
+        shares[0] = torch.tensor([0.0, 0.0, 1.0, 1.0])  # box 0 is the image, whatever part of it is seen
+        rest = _area(shares) / _area(whole).clamp(min=1e-9)
+        mask = mask & (rest >= SMALLEST_REST)
+        mask[0] = True
+        return crop.as_subclass(Tensor), shares * mask[:, None], mask
+
+
+def _area(boxes: Tensor) -> Tensor:
+    return (boxes[:, 2:] - boxes[:, :2]).clamp(min=0).prod(dim=1)

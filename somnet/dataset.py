@@ -1,0 +1,185 @@
+"""A data set made ready for a network: listed, scanned, checked, and its inputs at hand."""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from somnet.config import Config
+from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
+from somnet.data.index import Index
+from somnet.data.maps import MapStore
+from somnet.data.proposals import Scan, scan
+from somnet.data.sources import open_source
+from somnet.errors import DataError
+from somnet.files import display_name
+from somnet.nn.backbones import Network
+from somnet.progress import track
+
+log = logging.getLogger("somnet")
+
+MOST_NAMED = 5  # bad files that are named on screen; the tables name all
+MAPS_A_PART = 512
+FORWARD_IMAGES = 32  # images at once where nothing is learnt
+
+
+@dataclass(frozen=True)
+class Part:
+    """The readable images of one split."""
+
+    index: Index
+    scan: Scan
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Given labels (n,)."""
+        return self.index.labels()
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be used, and why."""
+
+    file_name: str
+    label: str | None
+    split: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Training images, held-out images if there are any, and what had to be left out."""
+
+    path: Path
+    classes: tuple[str, ...]
+    train: Part
+    test: Part | None
+    unreadable: tuple[Unreadable, ...]
+
+    def fingerprint(self) -> str:
+        """Of the training images' names, labels and content: a resume must find the same."""
+        digest = hashlib.sha256(repr(self.classes).encode())
+        for name, label, key in zip(
+            self.train.index.column("file_name"), self.train.labels, self.train.scan.keys, strict=True
+        ):
+            digest.update(b"%s\0%d\0%s" % (name, label, key))
+        return digest.hexdigest()[:16]
+
+
+def held_out_split(index: Index) -> str | None:
+    """The split to test on: `test`, else `val`."""
+    return next((name for name in ("test", "val") if name in index.splits()), None)
+
+
+def open_dataset(data: Path, config: Config, workers: int | None = None) -> DataSet:
+    """List a data set, try every file, find the boxes, and check that one can train on what is left."""
+    index = open_source(data)
+    held_out = held_out_split(index)
+    used = index.of_split("train", held_out) if held_out else index.of_split("train")
+    if "train" not in index.splits():
+        raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
+    found = scan(used, config.proposals, workers)
+    splits = used.column("split")
+    readable = set(found.readable().tolist())
+    train_rows = np.array([row for row in sorted(readable) if splits[row] == "train"], np.int64)
+    test_rows = np.array([row for row in sorted(readable) if splits[row] == held_out], np.int64)
+    names, labels = used.column("file_name"), used.labels()
+    unreadable = tuple(
+        Unreadable(
+            display_name(names[row]), used.classes[labels[row]] if labels[row] >= 0 else None, splits[row], reason
+        )
+        for row, reason in enumerate(found.reasons)
+        if reason is not None
+    )
+    present = np.unique(labels[train_rows])
+    if len(present) < 2:
+        which = f"only the class '{used.classes[present[0]]}'" if len(present) else "no readable image at all"
+        raise DataError(
+            f"{data} has {which} to train on{_first_reasons(unreadable)}: a classifier needs images of at least 2 "
+            "classes, each in a folder of its own"
+        )
+    train = Part(used.take(train_rows), found.take(train_rows))
+    test = Part(used.take(test_rows), found.take(test_rows)) if len(test_rows) else None
+    return DataSet(data, used.classes, train, test, unreadable)
+
+
+def describe(data: DataSet, images_per_bag: int) -> list[str]:
+    """What was found, for people: classes, counts, bad files, classes too small for a bag."""
+    counts = np.bincount(data.train.labels, minlength=len(data.classes))
+    present = counts[counts > 0]
+    lines = [
+        f"{data.path}: {len(data.classes)} classes",
+        f"train: {len(data.train)} images, {present.min()} to {present.max()} a class",
+        f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
+    ]
+    boxes = data.train.scan.counts
+    lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
+    if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
+        lines.append(f"warning: no training image of {_some(empty)}: the model will never predict it")
+    if small := [f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))]:
+        lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {_some(small)}; they take part all the same")
+    if data.unreadable:
+        lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{_first_reasons(data.unreadable)}")
+    return lines
+
+
+def _first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
+    if not unreadable:
+        return ""
+    return " (" + _some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
+
+
+def _some(items: list[str], between: str = ", ") -> str:
+    rest = len(items) - MOST_NAMED
+    return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
+
+
+def make_inputs(part: Part, network: Network, config: Config, *, device: str, workers: int) -> Inputs:
+    """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached."""
+    boxes = Boxes(part.scan)
+    pixels = PixelInputs(part.index, boxes, config.model.imgsz)
+    if not network.frozen_trunk:
+        return pixels
+    store = MapStore(network.trunk_fingerprint(), network.input_shape)
+    missing = uncached(part, store)
+    if len(missing):
+        _fill(store, part.scan.take(missing), part.index.take(missing), network, config, device, workers)
+    return CachedInputs(store, boxes)
+
+
+def uncached(part: Part, store: MapStore) -> NDArray[np.int64]:
+    """Rows whose maps are not in the store; of equal files only the first."""
+    first: dict[bytes, int] = {}
+    for row, key in enumerate(part.scan.keys):
+        if key is not None and key not in store:
+            first.setdefault(key, row)
+    return np.array(sorted(first.values()), np.int64)
+
+
+@torch.no_grad()
+def _fill(
+    store: MapStore, scanned: Scan, index: Index, network: Network, config: Config, device: str, workers: int
+) -> None:
+    network.eval()
+    inputs = PixelInputs(index, Boxes(scanned), config.model.imgsz)
+    batches = BagBatches(each_image_once(index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
+    keys: list[bytes] = []
+    maps: list[torch.Tensor] = []
+    with track("feature maps", len(index)) as advance:
+        for bag in load(batches, workers):
+            assert bag.images is not None
+            keys.extend(scanned.keys[row] or b"" for row in bag.index[:, 0].tolist())
+            maps.append(network.prepare(bag.images.to(device)).to(torch.float16).cpu())
+            advance(len(bag.label))
+            if len(keys) >= MAPS_A_PART:
+                store.add(keys, torch.cat(maps))
+                keys, maps = [], []
+    if keys:
+        store.add(keys, torch.cat(maps))

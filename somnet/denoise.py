@@ -1,0 +1,176 @@
+"""What a trained method thinks of every training image and region, as tables."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.index import Index
+from somnet.data.proposals import Scan
+from somnet.evaluate import auroc, iou
+from somnet.files import atomic_path, csv_cell, display_name
+from somnet.methods.base import Method
+from somnet.progress import track
+from somnet.types import Bag
+
+log = logging.getLogger("somnet")
+
+LABEL_ISSUE = 0.5  # label_score below it, and another class predicted: a label issue
+BACKGROUND_ISSUE = 0.5  # background_score below it, and no label issue: a background issue
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Scores against the known truth; None where nothing is known."""
+
+    auroc: float | None  # of label_score, wrong labels against right ones
+    best_iou: float | None  # of the best box of rightly labelled images with the true box
+    image_iou: float | None  # the same for the whole image, to compare
+
+
+def inspect_images(
+    method: Method, index: Index, scan: Scan, inputs: Inputs, *, batch_size: int, device: str, workers: int
+) -> tuple[pa.Table, pa.Table]:
+    """A row per readable image, and a row per region."""
+    batches = BagBatches(each_image_once(index.labels()), batch_size, inputs, None, seed=None)
+    method.eval()
+    images, regions = [], []
+    with torch.no_grad(), track("scoring images", len(index)) as advance:
+        for bag in load(batches, workers):
+            image_rows, region_rows = _describe(method, bag.to(device), index, scan)
+            images.append(image_rows)
+            regions.append(region_rows)
+            advance(len(bag.label))
+    return pa.concat_tables(images), pa.concat_tables(regions)
+
+
+def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Table, pa.Table]:
+    seen = method.inspect(bag)
+    rows = bag.index[:, 0].cpu().numpy()  # (I,)
+    weights = seen.weights.cpu().numpy()  # (I, P)
+    best = weights.argmax(axis=1)  # (I,)
+    pick = np.arange(len(rows))
+    shares = bag.boxes[:, 0].cpu().numpy()  # (I, P, 4)
+    pixels = shares * np.tile(scan.sizes[rows], 2)[:, None]  # (I, P, 4)
+    predicted = seen.probabilities.argmax(dim=1).cpu().numpy()
+    label_score = seen.label_score.clamp(0, 1).cpu().numpy()
+    background_score = seen.background_score.clamp(0, 1).cpu().numpy()
+    label_issue = (label_score < LABEL_ISSUE) & (predicted != bag.label.cpu().numpy())
+    names = pa.array([display_name(name.as_py()) for name in index.table["file_name"].take(pa.array(rows))])
+    details = {name: value.cpu().numpy() for name, value in seen.details.items()}  # (I, P) each
+    classes = np.array(index.classes, dtype=object)
+
+    def of_best(name: str, kind: pa.DataType) -> pa.Array:
+        if name not in details:
+            return pa.nulls(len(rows), kind)
+        return pa.array(details[name][pick, best]).cast(kind)
+
+    images = pa.table(
+        {
+            "file_name": names,
+            "given_label": pa.array(classes[bag.label.cpu().numpy()], pa.string()),
+            "predicted_label": pa.array(classes[predicted], pa.string()),
+            "is_label_issue": label_issue,
+            "label_score": label_score,
+            "is_background_issue": (background_score < BACKGROUND_ISSUE) & ~label_issue,
+            "background_score": background_score,
+            "is_unreadable_issue": np.zeros(len(rows), bool),
+            "unreadable_reason": pa.nulls(len(rows), pa.string()),
+            "winner_slot": of_best("slot", pa.int32()),
+            "d_score": of_best("d", pa.float32()),
+            "r_score": of_best("r", pa.float32()),
+            "a_score": of_best("a", pa.float32()),
+            "roi_weight": weights[pick, best],
+            "clean_box": _box_column(pixels[pick, best]),
+        }
+    )
+    real = bag.mask[:, 0].cpu().numpy()  # (I, P)
+    image_of, box_of = np.nonzero(real)
+    regions = pa.table(
+        {
+            "file_name": names.take(pa.array(image_of)),
+            "region": box_of.astype(np.int32),  # 0 is the image itself
+            "box": _box_column(pixels[real]),
+            "roi_weight": weights[real],
+            **{
+                column: pa.array(details[name][real]).cast(kind) if name in details else pa.nulls(len(box_of), kind)
+                for column, name, kind in _REGION_COLUMNS
+            },
+        }
+    )
+    return images, regions
+
+
+_REGION_COLUMNS = (
+    ("winner_slot", "slot", pa.int32()),
+    ("d_score", "d", pa.float32()),
+    ("r_score", "r", pa.float32()),
+    ("a_score", "a", pa.float32()),
+)
+
+
+def _box_column(boxes: NDArray[np.floating]) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(boxes.astype(np.float32).ravel()), 4)
+
+
+def with_unreadable(images: pa.Table, names: list[str], labels: list[str | None], reasons: list[str]) -> pa.Table:
+    """Add a row for each file that could not be read."""
+    if not names:
+        return images
+    known = {
+        "file_name": names,
+        "given_label": labels,
+        "is_label_issue": [False] * len(names),
+        "is_background_issue": [False] * len(names),
+        "is_unreadable_issue": [True] * len(names),
+        "unreadable_reason": reasons,
+    }
+    columns = [
+        pa.array(known[field.name], field.type) if field.name in known else pa.nulls(len(names), field.type)
+        for field in images.schema
+    ]
+    return pa.concat_tables([images, pa.Table.from_arrays(columns, schema=images.schema)])
+
+
+def write_tables(out: Path, images: pa.Table, regions: pa.Table) -> None:
+    """issues.parquet, issues.csv and regions.parquet. No cell of the CSV starts a formula."""
+    for name, table in (("issues", images), ("regions", regions)):
+        with atomic_path(out / f"{name}.parquet") as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    with atomic_path(out / "issues.csv") as temporary:
+        pa.csv.write_csv(_as_text(images), temporary)
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    boxes = [None if box is None else " ".join(f"{x:.1f}" for x in box) for box in table["clean_box"].to_pylist()]
+    table = table.set_column(table.schema.get_field_index("clean_box"), "clean_box", pa.array(boxes, pa.string()))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            safe = [text and csv_cell(text) for text in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(safe, pa.string()))
+    return table
+
+
+def against_truth(images: pa.Table, index: Index, scan: Scan) -> Truth:
+    """Compare the scores of readable images with what the data set says is true."""
+    true_labels = index.column("true_label")
+    given = [index.classes[label] for label in index.labels()]
+    known = np.array([true is not None for true in true_labels], bool)
+    clean = np.array([true == name for true, name in zip(true_labels, given, strict=True)], bool)
+    score = images["label_score"].to_numpy()
+    area = auroc(score[known], clean[known]) if known.any() else None
+    boxes = index.column("true_box")
+    rows = np.array([row for row, box in enumerate(boxes) if box is not None and (clean[row] or not known[row])], int)
+    if len(rows) == 0:
+        return Truth(area, None, None)
+    true_boxes = np.array([boxes[row] for row in rows], np.float64)
+    best = np.array(images["clean_box"].take(pa.array(rows)).to_pylist(), np.float64)
+    whole = np.concatenate([np.zeros((len(rows), 2)), scan.sizes[rows]], axis=1).astype(np.float64)
+    return Truth(area, float(iou(best, true_boxes).mean()), float(iou(whole, true_boxes).mean()))

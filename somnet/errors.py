@@ -1,0 +1,42 @@
+"""Every error a user can meet. Each message says what is wrong and ends with what to do.
+
+SomnetError
+├── ConfigError          a setting is unknown or out of range
+├── DataError            the data set cannot be used as it is
+│   └── UnreadableImage  one file is no picture; it is quarantined, the run goes on
+├── WeightsError         pretrained weights cannot be had
+├── RunError             a run folder is missing, taken, or not what was expected
+└── TrainingStopped      a signal asked to stop; the state is saved
+"""
+
+
+class SomnetError(Exception):
+    """Base of all errors that are shown to the user without a traceback."""
+
+
+class ConfigError(SomnetError):
+    """A setting is unknown or out of range."""
+
+
+class DataError(SomnetError):
+    """The data set cannot be used as it is."""
+
+
+class UnreadableImage(DataError):
+    """One file is no picture. The message is the reason alone; the caller knows the file."""
+
+
+class WeightsError(SomnetError):
+    """Pretrained weights cannot be had."""
+
+
+class RunError(SomnetError):
+    """A run folder is missing, already taken, or not what was expected."""
+
+
+class TrainingStopped(SomnetError):
+    """A signal asked to stop; everything needed to resume is on disk."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number  # the shell's convention: 130 for Ctrl-C, 143 for SIGTERM

@@ -1,0 +1,71 @@
+"""Writing files so that a kill at any moment leaves the old one or the new one, never half of one."""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from somnet.errors import SomnetError
+
+
+@contextlib.contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """A temporary path beside the target; on success it is flushed to disk and takes the target's place."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        os.close(handle)
+    except OSError as error:
+        raise SomnetError(f"cannot write {target}: {error.strerror}: choose a writable place with free space") from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        flush_to_disk(temporary)
+        os.replace(temporary, target)
+        flush_to_disk(target.parent)
+    except OSError as error:
+        raise SomnetError(f"cannot write {target}: {error.strerror}: free some space and try again") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def flush_to_disk(path: Path) -> None:
+    """fsync a file or a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text file atomically, as UTF-8."""
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write a JSON file atomically."""
+    write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def cache_folder() -> Path:
+    """Where computed boxes and feature maps are kept: SOMNET_CACHE, or the user's cache folder."""
+    if explicit := os.environ.get("SOMNET_CACHE"):
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "somnet"
+
+
+def display_name(name: bytes) -> str:
+    """A file name as text: bytes that are no UTF-8 are shown as \\xNN, so that tables stay readable."""
+    return name.decode("utf-8", errors="backslashreplace")
+
+
+def csv_cell(text: str) -> str:
+    """Text for a CSV cell that a spreadsheet will not take for a formula."""
+    return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

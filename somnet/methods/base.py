@@ -1,0 +1,64 @@
+"""The contract of a method. The loop knows this and nothing more; the contract test runs over the registry."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from somnet.config import Config
+from somnet.core.weighting import normalise
+from somnet.nn.backbones import Network
+from somnet.types import Bag, Inspection, Losses, Phase
+
+BagPass = Callable[[int], Iterator[Bag]]
+"""bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, an image a bag."""
+
+
+class Method(nn.Module, ABC):
+    """One way to train a network on noisy images. A new one is a file with a subclass and a line in registry.py."""
+
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__()
+        self.config = config
+        self.network = network
+        self.labels = labels  # (n,) given labels of the training images
+        self.classes = classes
+
+    @abstractmethod
+    def plan(self) -> tuple[Phase, ...]:
+        """The phases of training, as data."""
+
+    @abstractmethod
+    def step(self, bag: Bag, phase: Phase) -> Losses:
+        """Named losses of a batch; the loop sums them."""
+
+    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:  # noqa: B027
+        """Called before a phase starts or is resumed; a resume then restores all that is in the state dict."""
+
+    def after_step(self) -> None:  # noqa: B027
+        """Called after the optimiser's step: projections, moving averages."""
+
+    def metrics(self) -> dict[str, float]:
+        """Figures about the method's own state, logged after each epoch."""
+        return {}
+
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Named parameter groups; a phase sets the learning rate of each by its name."""
+        parameters = [p for p in self.network.parameters() if p.requires_grad]
+        return [{"name": "network", "params": parameters}]
+
+    def inspect(self, bag: Bag) -> Inspection:
+        """What the method thinks of single images (G = 1). By default: the classifier's probability of the label."""
+        assert bag.images is not None
+        probabilities = self.predict(bag.images).softmax(dim=1)  # (I, C)
+        weights = torch.zeros(bag.mask.shape, device=bag.mask.device)  # (I, 1, P)
+        weights[..., 0] = 1.0
+        label_score = probabilities.gather(1, bag.label[:, None]).squeeze(1)
+        return Inspection(probabilities, label_score, torch.ones_like(label_score), normalise(weights.flatten(1)))
+
+    @final
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Logits (I, C) of whole images. The same for every method: at test time only the CNN is used."""
+        return self.network(inputs)  # type: ignore[no-any-return]

@@ -1,0 +1,22 @@
+"""All methods by name. A line each, imported when asked for."""
+
+from importlib import import_module
+
+from somnet.errors import ConfigError
+from somnet.methods.base import Method
+
+METHODS = {
+    "plain": "somnet.methods.plain:Plain",
+    "plain-roi": "somnet.methods.plain:PlainRoi",
+    "somnet": "somnet.methods.somnet:SomNet",
+}
+
+
+def find_method(name: str) -> type[Method]:
+    """The class of a method."""
+    if name not in METHODS:
+        raise ConfigError(f"there is no method '{name}': choose one of {', '.join(sorted(METHODS))}")
+    module, _, attribute = METHODS[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    assert issubclass(found, Method)
+    return found

@@ -1,0 +1,177 @@
+"""SOMNet, the paper's method: core/ put together. Every ablation of the paper is a field of its config."""
+
+from typing import Any
+
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from somnet.config import Config
+from somnet.core.losses import classification_loss
+from somnet.core.memory import SelfOrganizingMemory, prototypical_score, winner
+from somnet.core.schedule import algorithm_1, curriculum
+from somnet.core.weighting import (
+    area_score,
+    bag_feature,
+    initial_weights,
+    keep_top,
+    normalise,
+    roi_weight,
+)
+from somnet.errors import DataError
+from somnet.methods.base import BagPass, Method
+from somnet.nn.backbones import Network
+from somnet.types import Bag, Inspection, Losses, Phase
+
+
+class SomNet(Method):
+    """Bags of ROIs, weighted by a self-organizing memory (Algorithm 1)."""
+
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__(config, network, labels, classes)
+        self.settings = config.somnet
+        memory = self.settings.memory
+        self.memory = SelfOrganizingMemory(memory.side, network.width, classes, memory.radius)
+        self.features: Tensor | None = None  # (n, F) of whole images, for the initialisation of the memory
+
+    def plan(self) -> tuple[Phase, ...]:
+        """Algorithm 1."""
+        train, settings, memory = self.config.train, self.settings, self.settings.memory
+        init_epochs = max(1, round(settings.init_share * train.epochs))
+        joint_epochs = train.epochs - init_epochs
+        weighting = settings.weighting
+        memory_lr = {} if memory.kmeans else {"keys": memory.key_lr, "values": memory.value_lr}
+        return algorithm_1(
+            init_epochs=init_epochs,
+            memory_epochs=0 if memory.kmeans else memory.init_epochs,
+            joint_epochs=joint_epochs,
+            keep=curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, joint_epochs),
+            init_lr={"network": train.lr},
+            memory_lr=memory_lr,
+            joint_lr={"network": train.lr * settings.joint_lr, **memory_lr},
+            images_per_bag=settings.images_per_bag,
+        )
+
+    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
+        """The memory starts from image features; K-means clusters the bag features anew before each joint epoch."""
+        if phase.name == "init-memory":
+            self.features = torch.cat([self.network.image_features(_images(bag)) for bag in bag_pass(1)])
+            self.memory.start_from(self.features, generator)
+        elif phase.name == "joint":
+            self.features = None
+            if self.settings.memory.kmeans:
+                self._cluster(phase, bag_pass)
+
+    def step(self, bag: Bag, phase: Phase) -> Losses:
+        """The losses of each line of Algorithm 1."""
+        if phase.name == "init-memory":
+            assert self.features is not None
+            images = self.features[bag.index]  # (B, G, F)
+            return self.memory.losses(bag_feature(initial_weights(bag.mask)[..., 0], images), bag.label)
+        if phase.name == "init-cnn":
+            return {"cls": classification_loss(self.network.classifier(self._initial_features(bag)), bag.label)}
+        x = self._bag_features(bag, phase)  # (B, F)
+        losses = {"cls": classification_loss(self.network.classifier(x), bag.label)}
+        if not self.settings.memory.kmeans:
+            losses |= self.memory.losses(x.detach() if self.settings.memory.detach else x, bag.label)
+        return losses
+
+    def after_step(self) -> None:
+        """Eq. 5 and 7."""
+        self.memory.project()
+
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The CNN, and the memory by plain SGD."""
+        plain_sgd = {"momentum": 0.0, "weight_decay": 0.0}
+        keys = {"name": "keys", "params": [self.memory.keys], **plain_sgd}
+        values = {"name": "values", "params": [self.memory.d, self.memory.r], **plain_sgd}
+        return [*super().param_groups(), keys, values]
+
+    def weigh(self, rois: Tensor, bag: Bag) -> dict[str, Tensor]:
+        """Eq. 10 for ROI features (B, N, F): weight, and the slot and scores that it is made of, each (B, N)."""
+        use = self.settings.weighting
+        label = bag.label[:, None].expand(rois.shape[:2])  # (B, N)
+        slot, d, r = self.memory.scores(rois, label)
+        area = area_score(bag.boxes, bag.mask).flatten(1)  # (B, N)
+        one = torch.ones_like(d)
+        prototypical = prototypical_score(d if use.d_score else one, r if use.r_score else one)
+        weight = roi_weight(prototypical, area if use.a_score else one)
+        return {"weight": weight * self._usable(bag), "slot": slot, "d": d, "r": r, "a": area}
+
+    def _usable(self, bag: Bag) -> Tensor:
+        """Mask (B, N) of the ROIs that may get weight."""
+        mask = bag.mask.clone()
+        if not self.settings.weighting.rois:
+            mask[..., 1:] = False
+        return mask.flatten(1)
+
+    def _initial_features(self, bag: Bag) -> Tensor:
+        """Bag features (B, F) with w-bar: the mean of the bag's images."""
+        images = self.network.image_features(_images(bag)).unflatten(0, bag.index.shape)  # (B, G, F)
+        return bag_feature(initial_weights(bag.mask)[..., 0], images)
+
+    def _bag_features(self, bag: Bag, phase: Phase) -> Tensor:
+        """Bag features (B, F) with the memory's weights, the largest share `phase.keep` of them."""
+        rois = self.network.roi_features(_images(bag), bag.boxes.flatten(0, 1))  # (I, P, F)
+        rois = rois.reshape(len(bag.label), -1, rois.shape[-1])  # (B, N, F)
+        with torch.no_grad():  # weights are constants of the step
+            assert phase.keep is not None
+            weights = normalise(keep_top(self.weigh(rois, bag)["weight"], self._usable(bag), phase.keep))
+        return bag_feature(weights, rois)
+
+    def _cluster(self, phase: Phase, bag_pass: BagPass) -> None:
+        """SOMNet+K-means: centres of the current bag features, D and R as exact ratios."""
+        first = phase.anneal[0] == 0.0  # there are no clusters yet to weigh by
+        parts = [
+            (self._initial_features(bag) if first else self._bag_features(bag, phase), bag.label)
+            for bag in bag_pass(phase.images_per_bag)
+        ]
+        features = normalize(torch.cat([x for x, _ in parts]), dim=1)  # cosine, as in Eq. 2
+        slots = len(self.memory.keys)
+        if len(features) < slots:
+            raise DataError(
+                f"K-means needs at least as many bags as slots, but there are {len(features)} bags for {slots} slots: "
+                "set a smaller somnet.memory.side"
+            )
+        fit = KMeans(slots, n_init=1, max_iter=50, random_state=self.config.seed).fit(features.cpu().numpy())
+        labels = torch.cat([label for _, label in parts]).cpu()
+        self.memory.set_clusters(torch.from_numpy(fit.cluster_centers_), torch.from_numpy(fit.labels_).long(), labels)
+
+    @torch.no_grad()
+    def inspect(self, bag: Bag) -> Inspection:
+        """Judge single images by memory and classifier together; docs/scores.md explains the scores.
+
+        label_score is the geometric mean of two probabilities of the given label: the classifier's on the image's
+        kept ROIs, and the memory's, the label's share of the evidence that the image's best ROIs give each class.
+        background_score compares the whole image's weight with that of its best region.
+        """
+        rois = self.network.roi_features(_images(bag), bag.boxes[:, 0])  # (I, P, F)
+        seen = self.weigh(rois, bag)
+        usable = self._usable(bag)  # (I, P)
+        kept = normalise(keep_top(seen["weight"], usable, self.settings.weighting.keep_last))  # (I, P)
+        probabilities = self.network.classifier(bag_feature(kept, rois)).softmax(dim=1)  # (I, C)
+        believed = probabilities.gather(1, bag.label[:, None]).squeeze(1)  # (I,)
+        evidence = self._evidence(rois, bag)  # (I, C)
+        remembered = evidence.gather(1, bag.label[:, None]).squeeze(1)  # (I,)
+        weight = seen["weight"]
+        return Inspection(
+            probabilities=probabilities,
+            label_score=(believed * remembered).sqrt(),
+            background_score=weight[:, 0] / weight.amax(dim=1),
+            weights=kept,
+            details={name: seen[name] for name in ("slot", "d", "r", "a")},
+        )
+
+    def _evidence(self, rois: Tensor, bag: Bag) -> Tensor:
+        """The memory's probability (I, C) of each class: what the best ROI would weigh if that were the label."""
+        slot = winner(rois, self.memory.keys)  # (I, P)
+        prototypical = prototypical_score(self.memory.d[slot], self.memory.r.T[slot])  # (I, P, C)
+        area = area_score(bag.boxes, bag.mask).flatten(1) * self._usable(bag)  # (I, P)
+        best = roi_weight(prototypical, area[..., None]).amax(dim=1)  # (I, C)
+        return normalise(best)
+
+
+def _images(bag: Bag) -> Tensor:
+    assert bag.images is not None
+    return bag.images

@@ -1,0 +1,1 @@
+"""Backbones as feature maps, and pooling of boxes on them."""

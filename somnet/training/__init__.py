@@ -1,0 +1,1 @@
+"""One loop for every method and phase, with exact checkpoints."""

@@ -1,0 +1,37 @@
+"""The whole state of a run in one safetensors file: tensors, and a JSON text in its header. Nothing can execute."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from somnet.errors import RunError
+from somnet.files import atomic_path
+
+LAST = Path("checkpoints") / "last.safetensors"
+
+
+def save_checkpoint(file: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Write atomically: a kill leaves the old checkpoint or the new one."""
+    with atomic_path(file) as temporary:
+        whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+        save_file(whole, temporary, metadata={"state": json.dumps(state)})
+
+
+def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and state of a checkpoint."""
+    try:
+        with safe_open(file, framework="pt") as reader:  # type: ignore[no-untyped-call]
+            state = json.loads((reader.metadata() or {})["state"])
+            tensors = {name: reader.get_tensor(name) for name in reader.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise RunError(f"{file} does not exist: train first, or give the folder of a run") from None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{file} is no checkpoint of somnet ({error}): train again with --overwrite") from None
+    if not isinstance(state, dict):
+        raise RunError(f"{file} is no checkpoint of somnet: train again with --overwrite")
+    return tensors, state

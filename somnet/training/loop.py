@@ -1,0 +1,212 @@
+"""The training loop: the only one, and the only backward()."""
+
+import json
+import logging
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from somnet.config import Config
+from somnet.core.losses import total_loss
+from somnet.data.bags import BagBatches, Boxes, Inputs, draw_bags, each_image_once, load
+from somnet.errors import SomnetError
+from somnet.files import write_text
+from somnet.methods.base import Method
+from somnet.progress import track
+from somnet.training.checkpoint import LAST, load_checkpoint, save_checkpoint
+from somnet.training.optim import (
+    enter_phase,
+    learning_rates,
+    make_optimizer,
+    momentum_tensors,
+    restore_momentum,
+    set_rates,
+)
+from somnet.training.signals import StopFlag, deferred_signals
+from somnet.types import Bag, Losses, Phase
+
+log = logging.getLogger("somnet")
+
+MOST_BAD_STEPS = 3  # losses in a row that are no numbers before the run gives up
+
+
+@dataclass
+class Position:
+    """Where the run stands, and what it has logged. All randomness follows from the seed and this place."""
+
+    phase: int = 0
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    bad_steps: int = 0
+    sums: dict[str, float] = field(default_factory=dict)  # of the losses in this epoch
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains a method on the images of a training set, and leaves checkpoints in the run folder."""
+
+    def __init__(
+        self,
+        method: Method,
+        config: Config,
+        labels: NDArray[np.int64],
+        inputs: Inputs,
+        boxes: Boxes,
+        out: Path,
+        *,
+        device: str = "cpu",
+        workers: int = 0,
+        evaluate: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self.method, self.config, self.labels, self.inputs, self.boxes = method, config, labels, inputs, boxes
+        self.out, self.device, self.workers, self.evaluate = out, device, workers, evaluate
+        self.plan = method.plan()
+        self.optimizer = make_optimizer(method, config.train)
+        self.at = Position()
+        self.saved_at = time.monotonic()
+
+    def run(self, resume: bool = False) -> Position:
+        """Train from the start or from the last checkpoint to the end of the plan."""
+        tensors = self._load() if resume and (self.out / LAST).exists() else None
+        total = sum(phase.epochs * self._steps(phase) for phase in self.plan)
+        with deferred_signals() as stop, track("training", total) as advance:
+            advance(self._steps_done())
+            while self.at.phase < len(self.plan):
+                phase = self.plan[self.at.phase]
+                self._enter(phase, tensors)
+                tensors = None
+                while self.at.epoch < phase.epochs:
+                    self._epoch(phase, stop, advance)
+                self.at.phase, self.at.epoch = self.at.phase + 1, 0
+                self._save()
+        return self.at
+
+    def _enter(self, phase: Phase, resumed: dict[str, Tensor] | None) -> None:
+        enter_phase(self.optimizer, phase)
+        if phase.epochs == 0:
+            return
+        generator = torch.Generator().manual_seed(self._seed())
+        self.method.eval()
+        with torch.no_grad():
+            self.method.prepare(phase, self._bag_pass, generator)
+        if resumed is not None:  # what prepare() started anew had moved on
+            self._restore(resumed)
+
+    def _epoch(self, phase: Phase, stop: StopFlag, advance: Callable[..., None]) -> None:
+        began = time.monotonic() - self.at.seconds
+        self.method.train()
+        bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()))
+        boxes = None if phase.needs_images else self.boxes
+        batches = BagBatches(bags, self._batch_bags(phase), self.inputs, boxes, seed=self._seed())
+        workers = self.workers if phase.needs_images else 0
+        for bag in load(batches, workers, skip=self.at.step):
+            progress = (self.at.epoch + self.at.step / len(batches)) / phase.epochs
+            losses = self._step(bag.to(self.device), phase, progress)
+            for name, loss in losses.items():
+                self.at.sums[name] = self.at.sums.get(name, 0.0) + loss
+            self.at.step += 1
+            self.at.seconds = time.monotonic() - began
+            advance(1, note=f"{phase.name} " + " ".join(f"{name} {loss:.3f}" for name, loss in losses.items()))
+            due = time.monotonic() - self.saved_at > self.config.train.save_minutes * 60
+            if stop.signal_number is not None or due:
+                self._save()
+                stop.check()
+        self._close_epoch(phase, len(batches))
+
+    def _step(self, bag: Bag, phase: Phase, progress: float) -> dict[str, float]:
+        set_rates(self.optimizer, learning_rates(phase, progress))
+        torch.manual_seed(self._seed(self.at.step))
+        losses: Losses = self.method.step(bag, phase)
+        total = total_loss(losses)
+        values = {name: float(loss.detach()) for name, loss in losses.items()}
+        if not math.isfinite(float(total.detach())):
+            return self._skip_step(values)
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.method.after_step()
+        self.at.bad_steps = 0
+        return values
+
+    def _skip_step(self, values: dict[str, float]) -> dict[str, float]:
+        self.at.bad_steps += 1
+        log.warning("step %d of epoch %d skipped, its loss is no number: %s", self.at.step, self.at.epoch, values)
+        if self.at.bad_steps >= MOST_BAD_STEPS:
+            raise SomnetError(
+                f"the loss was no number {MOST_BAD_STEPS} times in a row ({values}): lower train.lr and train again"
+            )
+        return {}
+
+    def _close_epoch(self, phase: Phase, steps: int) -> None:
+        row: dict[str, Any] = {"phase": phase.name, "epoch": self.at.epoch, "epochs": phase.epochs, "steps": steps}
+        row |= {f"loss/{name}": value / steps for name, value in sorted(self.at.sums.items())}
+        row |= {f"lr/{name}": rate for name, rate in learning_rates(phase, (self.at.epoch + 1) / phase.epochs).items()}
+        if phase.keep is not None:
+            row["keep"] = phase.keep
+        self.method.eval()
+        row |= self.method.metrics()
+        if phase.counts and (accuracy := self.evaluate()) is not None:
+            row["test/top1"] = accuracy
+        row["seconds"] = round(self.at.seconds, 3)
+        self.at.history.append(row)
+        self.at.epoch, self.at.step, self.at.sums, self.at.seconds = self.at.epoch + 1, 0, {}, 0.0
+        if self.at.epoch < phase.epochs:  # the phase's end is saved by run(), which moves on to the next
+            self._save()
+
+    def _save(self) -> None:
+        tensors = {f"method.{name}": tensor for name, tensor in self.method.state_dict().items()}
+        tensors |= {f"momentum.{name}": tensor for name, tensor in momentum_tensors(self.optimizer).items()}
+        state = {"position": asdict(self.at), "config": self.config.hash()}
+        save_checkpoint(self.out / LAST, tensors, state)
+        write_text(self.out / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.at.history))
+        self.saved_at = time.monotonic()
+
+    def _load(self) -> dict[str, Tensor]:
+        tensors, state = load_checkpoint(self.out / LAST)
+        self.at = Position(**state["position"])
+        self._restore(tensors)
+        return tensors
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = tensor
+        self.method.load_state_dict(parts["method"])
+        restore_momentum(self.optimizer, parts["momentum"])
+
+    def _bag_pass(self, images_per_bag: int) -> Iterator[Bag]:
+        if images_per_bag == 1:
+            bags = each_image_once(self.labels)
+        else:
+            bags = draw_bags(self.labels, images_per_bag, np.random.default_rng(self._seed()))
+        batches = BagBatches(bags, max(1, self.config.train.batch_size // images_per_bag), self.inputs, None, seed=None)
+        for bag in load(batches, self.workers):
+            yield bag.to(self.device)
+
+    def _seed(self, *more: int) -> int:
+        place = (self.config.seed, self.at.phase, self.at.epoch, *more)
+        return int(np.random.SeedSequence(place).generate_state(1)[0])
+
+    def _batch_bags(self, phase: Phase) -> int:
+        return max(1, self.config.train.batch_size // phase.images_per_bag)
+
+    def _steps(self, phase: Phase) -> int:
+        counts = np.unique(self.labels, return_counts=True)[1]
+        bags = int((-(-counts // phase.images_per_bag)).sum())
+        return -(-bags // self._batch_bags(phase))
+
+    def _steps_done(self) -> int:
+        before = sum(phase.epochs * self._steps(phase) for phase in self.plan[: self.at.phase])
+        here = self.at.epoch * self._steps(self.plan[self.at.phase]) if self.at.phase < len(self.plan) else 0
+        return before + here + self.at.step

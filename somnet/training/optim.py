@@ -1,0 +1,55 @@
+"""The optimiser and its learning rates."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from somnet.config import TrainConfig
+from somnet.methods.base import Method
+from somnet.types import Phase
+
+
+def make_optimizer(method: Method, config: TrainConfig) -> torch.optim.SGD:
+    """SGD over the method's groups, which may have a momentum and weight decay of their own."""
+    defaults = {"momentum": config.momentum, "weight_decay": config.weight_decay}
+    return torch.optim.SGD([{**defaults, **group} for group in method.param_groups()], lr=config.lr)
+
+
+def learning_rates(phase: Phase, progress: float) -> dict[str, float]:
+    """Rate of each group when a share `progress` of the phase is done."""
+    start, end = phase.anneal
+    falling = 0.5 * (1 + math.cos(math.pi * (start + (end - start) * progress)))
+    return {name: lr * falling for name, lr in phase.lr.items()}
+
+
+def enter_phase(optimizer: torch.optim.Optimizer, phase: Phase) -> None:
+    """Only the groups that the phase names are trained."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.requires_grad_(group["name"] in phase.lr)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None:
+    """Put learning rates in force."""
+    for group in optimizer.param_groups:
+        group["lr"] = rates.get(group["name"], 0.0)
+
+
+def momentum_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Momentum of each parameter, by group and place."""
+    return {
+        f"{group['name']}.{place}": buffer
+        for group in optimizer.param_groups
+        for place, parameter in enumerate(group["params"])
+        if (buffer := optimizer.state[parameter].get("momentum_buffer")) is not None
+    }
+
+
+def restore_momentum(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `momentum_tensors`."""
+    for group in optimizer.param_groups:
+        for place, parameter in enumerate(group["params"]):
+            buffer = tensors.get(f"{group['name']}.{place}")
+            if buffer is not None:
+                optimizer.state[parameter]["momentum_buffer"] = buffer.to(parameter.device).clone()

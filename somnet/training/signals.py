@@ -1,0 +1,63 @@
+"""Ctrl-C and SIGTERM: at once where nothing is lost, between two steps while training."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from somnet.errors import TrainingStopped
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ADVICE = "run the same command with --resume to go on"
+
+
+class StopFlag:
+    """Remembers that a signal came."""
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+
+    def check(self) -> None:
+        """Raise if a signal came."""
+        if self.signal_number is not None:
+            name = signal.Signals(self.signal_number).name
+            raise TrainingStopped(f"stopped by {name}, everything is saved: {ADVICE}", self.signal_number)
+
+
+@contextlib.contextmanager
+def deferred_signals() -> Iterator[StopFlag]:
+    """Within this context a signal only sets a flag, so that a step is never cut in two."""
+    flag = StopFlag()
+
+    def remember(number: int, _: FrameType | None) -> None:
+        flag.signal_number = number
+
+    with _handling(remember):
+        yield flag
+
+
+@contextlib.contextmanager
+def stopping_signals() -> Iterator[None]:
+    """Within this context a signal raises TrainingStopped at once: all work here is cached as it is done."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise TrainingStopped(f"stopped by {signal.Signals(number).name}, what is done is kept: {ADVICE}", number)
+
+    with _handling(stop):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(handler: object) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        for number in SIGNALS:
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,0 +1,65 @@
+"""The containers that travel between the floors, and the legend of dimension letters.
+
+B  bags in a batch             G  images in a bag (the paper's n_g)
+P  boxes of an image: box 0 is the image itself, then n_p proposals
+N  ROIs in a bag, G * P (the paper's n_b)
+I  images in a batch, B * G    R  any number of ROIs
+F  width of a feature          H, W  height and width of a feature map
+L  memory slots                K  slots in a neighbourhood       C  classes
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+Losses = dict[str, Tensor]
+"""Named scalars of one step; the loop sums them."""
+
+
+@dataclass(frozen=True)
+class Bag:
+    """A batch of bags: G different images of one class each, with their boxes."""
+
+    index: Tensor  # (B, G) which training images
+    label: Tensor  # (B,)
+    boxes: Tensor  # (B, G, P, 4) xyxy as shares of width and height; box 0 is the image
+    mask: Tensor  # (B, G, P) False for padding, which never gets weight
+    images: Tensor | None = None  # (I, 3, H, W) pixels or (I, F', H, W) cached maps; None where not needed
+
+    def to(self, device: str) -> "Bag":
+        """The same bags on another device."""
+        images = None if self.images is None else self.images.to(device)
+        return replace(
+            self,
+            index=self.index.to(device),
+            label=self.label.to(device),
+            boxes=self.boxes.to(device),
+            mask=self.mask.to(device),
+            images=images,
+        )
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of training, as data. Parameter groups that `lr` does not name stay as they are."""
+
+    name: str
+    epochs: int
+    lr: Mapping[str, float]
+    anneal: tuple[float, float] = (0.0, 0.0)  # the stretch of a falling half cosine that the phase covers
+    keep: float | None = None  # the paper's p: share of ROIs that keep their weight
+    images_per_bag: int = 1
+    needs_images: bool = True  # False: the method works on features it has prepared
+    counts: bool = True  # whether its epochs count as passes over the images
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a method thinks of I images and their P boxes after training."""
+
+    probabilities: Tensor  # (I, C)
+    label_score: Tensor  # (I,) 0 to 1, low is bad
+    background_score: Tensor  # (I,) 0 to 1, low is bad
+    weights: Tensor  # (I, P) sum to 1 over the real boxes of an image
+    details: Mapping[str, Tensor] = field(default_factory=dict)  # (I, P) slot, d, r, a, ... where the method has them

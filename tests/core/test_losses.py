@@ -1,0 +1,33 @@
+"""Equations 1 and 11."""
+
+import math
+
+import pytest
+import torch
+
+from somnet.core.losses import classification_loss, total_loss
+
+
+def test_classification_loss_is_the_mean_of_minus_log_softmax() -> None:
+    # softmax((ln 3, 0)) = (3/4, 1/4) and softmax((0, 0)) = (1/2, 1/2)
+    logits = torch.tensor([[math.log(3), 0.0], [0.0, 0.0]])
+    loss = classification_loss(logits, torch.tensor([1, 0]))
+    assert float(loss) == pytest.approx((math.log(4) + math.log(2)) / 2)
+
+
+def test_classification_loss_does_not_grow_with_the_batch() -> None:
+    logits, label = torch.tensor([[2.0, -1.0]]), torch.tensor([1])
+    one, many = classification_loss(logits, label), classification_loss(logits.repeat(7, 1), label.repeat(7))
+    assert float(one) == pytest.approx(float(many))
+
+
+def test_total_loss_is_the_sum_of_all_terms() -> None:
+    terms = {"classification": torch.tensor(2.0), "som_key": torch.tensor(-0.5), "d_value": torch.tensor(-0.25)}
+    assert float(total_loss(terms)) == pytest.approx(1.25)
+
+
+def test_total_loss_reaches_every_term() -> None:
+    first, second = torch.tensor(1.0, requires_grad=True), torch.tensor(5.0, requires_grad=True)
+    torch.autograd.backward(total_loss({"a": first, "b": 3 * second}))
+    assert first.grad == torch.tensor(1.0)
+    assert second.grad == torch.tensor(3.0)

@@ -1,0 +1,247 @@
+"""Bags: who is in them, and what they hold."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from somnet.data.bags import (
+    BagBatches,
+    BagList,
+    Boxes,
+    CachedInputs,
+    PixelInputs,
+    draw_bags,
+    each_image_once,
+    load,
+)
+from somnet.data.index import make_index
+from somnet.data.maps import MapStore
+from somnet.data.proposals import Scan
+from somnet.errors import DataError
+from somnet.types import Bag
+
+LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=60).map(lambda values: np.array(values, np.int64))
+SIDE = 32
+
+
+def drawn(labels: NDArray[np.int64], images_per_bag: int, seed: int = 0) -> BagList:
+    return draw_bags(labels, images_per_bag, np.random.default_rng(seed))
+
+
+def found(counts: list[int]) -> Scan:
+    """A scan of images with so many boxes each, three at most."""
+    boxes = np.zeros((len(counts), 3, 4), np.float32)
+    for row, count in enumerate(counts):
+        boxes[row, :count] = [0.1 + row / 100, 0.2, 0.7, 0.9]
+    keys: list[bytes | None] = [row.to_bytes(16, "little") for row in range(len(counts))]
+    sizes = np.full((len(counts), 2), 40, np.int32)
+    return Scan(keys, sizes, boxes, np.array(counts, np.int64), [None] * len(counts))
+
+
+@dataclass(frozen=True)
+class NumberedInputs:
+    """Images whose one pixel is their number, and the seed they were asked with."""
+
+    boxes: Boxes
+
+    def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.tensor([[[float(row)]], [[float(-1 if seed is None else seed % 65536)]]]), *self.boxes(row)
+
+
+def equal(first: Bag, second: Bag) -> bool:
+    assert first.images is not None
+    assert second.images is not None
+    return all(
+        torch.equal(mine, other)
+        for mine, other in (
+            (first.index, second.index),
+            (first.label, second.label),
+            (first.boxes, second.boxes),
+            (first.mask, second.mask),
+            (first.images, second.images),
+        )
+    )
+
+
+# --- who is in a bag
+
+
+@given(LABELS, st.integers(1, 6), st.integers(0, 99))
+def test_every_image_is_in_a_bag(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
+    bags = drawn(labels, images_per_bag, seed)
+    assert set(bags.index[bags.present].tolist()) == set(range(len(labels)))
+
+
+@given(LABELS, st.integers(1, 6), st.integers(0, 99))
+def test_a_bag_has_different_images_of_one_class(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
+    bags = drawn(labels, images_per_bag, seed)
+    assert bags.index.shape == bags.present.shape == (len(bags.label), images_per_bag)
+    assert (labels[bags.index] == bags.label[:, None]).all()
+    for rows, real in zip(bags.index, bags.present, strict=True):
+        assert len(set(rows[real].tolist())) == real.sum() >= 1
+
+
+@given(LABELS, st.integers(1, 6), st.integers(0, 99))
+def test_only_classes_smaller_than_a_bag_are_padded(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
+    bags = drawn(labels, images_per_bag, seed)
+    for label in np.unique(labels):
+        size = int((labels == label).sum())
+        present = bags.present[bags.label == label]
+        assert len(present) == -(-size // images_per_bag)
+        assert present.sum() == (size if size < images_per_bag else present.size)
+
+
+@given(LABELS, st.integers(1, 6), st.integers(0, 99))
+def test_the_seed_decides_the_bags(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
+    first, second = drawn(labels, images_per_bag, seed), drawn(labels, images_per_bag, seed)
+    assert np.array_equal(first.index, second.index)
+    assert np.array_equal(first.label, second.label)
+    assert np.array_equal(first.present, second.present)
+
+
+def test_another_seed_draws_other_bags() -> None:
+    labels = np.repeat(np.arange(3), 20)
+    assert not np.array_equal(drawn(labels, 2, 1).index, drawn(labels, 2, 2).index)
+
+
+def test_classes_are_shuffled_among_each_other() -> None:
+    order = drawn(np.repeat(np.arange(2), 40), 2).label
+    assert not np.array_equal(order, np.sort(order))
+
+
+def test_each_image_once_keeps_the_order() -> None:
+    bags = each_image_once(np.array([2, 0, 2]))
+    assert bags.index.tolist() == [[0], [1], [2]]
+    assert bags.label.tolist() == [2, 0, 2]
+    assert bags.present.all()
+
+
+# --- what a bag holds
+
+
+def test_box_0_is_the_image() -> None:
+    boxes, mask = Boxes(found([2]))(0)
+    assert boxes.shape == (4, 4)
+    assert boxes[0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert mask.tolist() == [True, True, True, False]
+    assert boxes[1].tolist() == pytest.approx([0.1, 0.2, 0.7, 0.9])
+
+
+def test_an_image_without_boxes_is_its_own_box() -> None:
+    assert Boxes(found([0]))(0)[1].tolist() == [True, False, False, False]
+
+
+def test_a_batch_has_the_shapes_of_the_legend() -> None:
+    present = np.array([[True, True], [True, False], [True, True]])
+    bags = BagList(np.array([[0, 1], [2, 2], [3, 1]]), np.array([0, 1, 0]), present)
+    boxes = Boxes(found([3, 1, 2, 0]))
+    batches = BagBatches(bags, 2, NumberedInputs(boxes), None, seed=None)
+    assert len(batches) == 2
+    first = batches[0]
+    assert first.index.tolist() == [[0, 1], [2, 2]]
+    assert first.label.tolist() == [0, 1]
+    assert first.boxes.shape == (2, 2, 4, 4)
+    assert first.images is not None
+    assert first.images[:, 0, 0, 0].tolist() == [0, 1, 2, 2]
+    assert first.mask.sum(dim=2).tolist() == [[4, 2], [3, 0]]  # the padded image has no ROI
+    assert batches[1].boxes.shape == (1, 2, 4, 4)
+
+
+def test_a_method_with_features_gets_boxes_alone() -> None:
+    boxes = Boxes(found([3, 1]))
+    bags = each_image_once(np.array([0, 1]))
+    with_images = BagBatches(bags, 2, NumberedInputs(boxes), None, seed=1)[0]
+    without = BagBatches(bags, 2, NumberedInputs(boxes), boxes, seed=1)[0]
+    assert without.images is None
+    assert torch.equal(without.boxes, with_images.boxes)
+    assert torch.equal(without.mask, with_images.mask)
+
+
+def test_each_image_of_an_epoch_is_augmented_in_its_own_way() -> None:
+    bags = each_image_once(np.zeros(12, np.int64))
+    batches = BagBatches(bags, 4, NumberedInputs(Boxes(found([1] * 12))), None, seed=3)
+    images = [batch.images for batch in load(batches, workers=0)]
+    seeds = torch.cat([part[:, 1, 0, 0] for part in images if part is not None]).tolist()
+    assert len(set(seeds)) == 12
+    assert -1 not in seeds
+
+
+def test_without_a_seed_nothing_is_augmented() -> None:
+    batches = BagBatches(each_image_once(np.zeros(2, np.int64)), 2, NumberedInputs(Boxes(found([1, 1]))), None, None)
+    images = batches[0].images
+    assert images is not None
+    assert images[:, 1, 0, 0].tolist() == [-1, -1]
+
+
+def pixel_batches(folder: Path, seed: int | None) -> BagBatches:
+    rng = np.random.default_rng(0)
+    for i in range(6):
+        Image.fromarray(rng.integers(0, 255, (40, 40, 3), np.uint8)).save(folder / f"{i}.png")
+    index = make_index(folder, ["a", "b"], ({"file_name": f"{i}.png".encode(), "label": i % 2} for i in range(6)))
+    boxes = Boxes(found([1, 2, 3, 0, 1, 2]))
+    bags = drawn(index.labels(), 2)
+    return BagBatches(bags, 2, PixelInputs(index, boxes, SIDE), None, seed)
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_workers_do_not_change_the_bags(tmp_path: Path, seed: int | None) -> None:
+    batches = pixel_batches(tmp_path, seed)
+    alone, helped = list(load(batches, workers=0)), list(load(batches, workers=2))
+    assert len(alone) == len(helped) == 2
+    assert all(equal(a, b) for a, b in zip(alone, helped, strict=True))
+
+
+def test_pixels_are_squares_of_the_asked_side(tmp_path: Path) -> None:
+    images = pixel_batches(tmp_path, None)[0].images
+    assert images is not None
+    assert images.shape == (4, 3, SIDE, SIDE)
+    assert images.dtype == torch.uint8
+
+
+def test_augmented_bags_differ_and_keep_box_0(tmp_path: Path) -> None:
+    first, second, again = (pixel_batches(tmp_path, seed)[0] for seed in (1, 2, 1))
+    assert equal(first, again)
+    assert not equal(first, second)
+    assert (first.boxes[..., 0, :] == torch.tensor([0.0, 0.0, 1.0, 1.0])).all()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_start_in_the_middle_gives_the_rest(tmp_path: Path, workers: int) -> None:
+    batches = pixel_batches(tmp_path, 4)
+    (rest,) = load(batches, workers, skip=1)
+    assert equal(rest, batches[1])
+    assert list(load(batches, workers, skip=2)) == []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_picture_that_vanished_is_named(tmp_path: Path, workers: int) -> None:
+    batches = pixel_batches(tmp_path, None)
+    os.unlink(tmp_path / "3.png")
+    with pytest.raises(DataError, match=r"3\.png could be read before"):
+        list(load(batches, workers))
+
+
+def test_cached_maps_are_looked_up_by_content() -> None:
+    scan = found([1, 2])
+    store = MapStore("trunk", (1, 1, 1))
+    store.add([key for key in scan.keys if key], torch.tensor([5.0, 7.0]).view(2, 1, 1, 1))
+    inputs = CachedInputs(store, Boxes(scan))
+    assert [float(inputs(row, None)[0]) for row in (0, 1)] == [5.0, 7.0]
+    assert inputs(1, 3)[2].tolist() == [True, True, True, False]
+
+
+def test_bags_move_as_a_whole() -> None:
+    bag = BagBatches(each_image_once(np.zeros(2, np.int64)), 2, NumberedInputs(Boxes(found([1, 1]))), None, None)[0]
+    moved = bag.to("meta")
+    assert moved.images is not None
+    assert {moved.index.device.type, moved.boxes.device.type, moved.images.device.type} == {"meta"}
+    assert {moved.label.device.type, moved.mask.device.type} == {"meta"}

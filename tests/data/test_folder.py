@@ -1,0 +1,135 @@
+"""Folders as data sets."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from somnet.data.sources import open_source
+from somnet.errors import DataError
+
+
+def put(root: Path, *names: str) -> Path:
+    """Files of some names; listing does not open them."""
+    for name in names:
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x")
+    return root
+
+
+def listing(root: Path) -> list[tuple[str, str, str]]:
+    """Split, class and file name of each image."""
+    index = open_source(root)
+    return [
+        (split, index.classes[label], os.fsdecode(name))
+        for split, label, name in zip(
+            index.column("split"), index.labels().tolist(), index.column("file_name"), strict=True
+        )
+    ]
+
+
+def test_folders_are_classes(tmp_path: Path) -> None:
+    put(tmp_path, "dog/2.jpg", "cat/1.png", "dog/1.jpg")
+    assert open_source(tmp_path).classes == ("cat", "dog")
+    assert listing(tmp_path) == [
+        ("train", "cat", "cat/1.png"),
+        ("train", "dog", "dog/1.jpg"),
+        ("train", "dog", "dog/2.jpg"),
+    ]
+
+
+def test_paths_lead_to_the_files(tmp_path: Path) -> None:
+    index = open_source(put(tmp_path, "cat/1.png"))
+    assert Path(index.path(0)) == tmp_path / "cat/1.png"
+
+
+@pytest.mark.parametrize("name", ["val", "validation", "valid", "VAL"])
+def test_splits_are_told_by_their_folders(tmp_path: Path, name: str) -> None:
+    put(tmp_path, "train/cat/1.jpg", f"{name}/cat/2.jpg", "test/cat/3.jpg", "test/dog/4.jpg")
+    assert sorted(listing(tmp_path)) == [
+        ("test", "cat", "test/cat/3.jpg"),
+        ("test", "dog", "test/dog/4.jpg"),
+        ("train", "cat", "train/cat/1.jpg"),
+        ("val", "cat", f"{name}/cat/2.jpg"),
+    ]
+    assert open_source(tmp_path).splits() == {"train", "val", "test"}
+
+
+def test_a_class_called_test_is_a_class_where_there_is_no_train(tmp_path: Path) -> None:
+    put(tmp_path, "test/1.jpg", "exam/1.jpg")
+    assert listing(tmp_path) == [("train", "exam", "exam/1.jpg"), ("train", "test", "test/1.jpg")]
+
+
+def test_nested_folders_belong_to_the_class(tmp_path: Path) -> None:
+    put(tmp_path, "cat/a/b/1.jpg", "cat/0.jpg")
+    assert sorted(listing(tmp_path)) == [("train", "cat", "cat/0.jpg"), ("train", "cat", "cat/a/b/1.jpg")]
+
+
+def test_hidden_files_and_folders_are_skipped(tmp_path: Path) -> None:
+    put(tmp_path, "cat/1.jpg", "cat/.2.jpg", "cat/.hidden/3.jpg", ".git/4.jpg", "cat/.DS_Store")
+    assert [name for *_, name in listing(tmp_path)] == ["cat/1.jpg"]
+
+
+def test_sidecars_are_skipped_and_odd_names_tried(tmp_path: Path) -> None:
+    put(tmp_path, "cat/1.jpg", "cat/1.txt", "cat/1.JSON", "cat/1.xml", "cat/Thumbs.db", "cat/photo", "cat/2.jpg_large")
+    assert [name for *_, name in listing(tmp_path)] == ["cat/1.jpg", "cat/2.jpg_large", "cat/photo"]
+
+
+def test_files_beside_the_class_folders_are_no_images(tmp_path: Path) -> None:
+    put(tmp_path, "cat/1.jpg", "README", "picture.jpg")
+    assert [name for *_, name in listing(tmp_path)] == ["cat/1.jpg"]
+
+
+@pytest.mark.parametrize(("link", "target"), [("cat/a/up", ".."), ("cat/self", ".")])  # one: two would grow like 2^40
+def test_links_in_circles_end(tmp_path: Path, link: str, target: str) -> None:
+    put(tmp_path, "cat/a/1.jpg")
+    (tmp_path / link).symlink_to(target, target_is_directory=True)
+    assert [name for *_, name in listing(tmp_path)] == ["cat/a/1.jpg"]
+
+
+def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
+    elsewhere = put(tmp_path / "elsewhere", "1.jpg")
+    root = put(tmp_path / "data", "dog/1.jpg")
+    (root / "cat").symlink_to(elsewhere, target_is_directory=True)
+    assert [name for *_, name in listing(root)] == ["cat/1.jpg", "dog/1.jpg"]
+
+
+@pytest.mark.parametrize("name", ["café", "猫", "a b", "100% 'x'"])
+def test_unusual_names_are_kept(tmp_path: Path, name: str) -> None:
+    put(tmp_path, f"{name}/{name}.jpg")
+    assert listing(tmp_path) == [("train", name, f"{name}/{name}.jpg")]
+    assert Path(open_source(tmp_path).path(0)).is_file()
+
+
+def test_names_that_are_no_utf_8_are_kept(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    try:
+        put(tmp_path, f"{name}/{name}.jpg")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    index = open_source(tmp_path)
+    assert index.classes == ("caf\\xe9",)
+    assert index.column("file_name") == [b"caf\xe9/caf\xe9.jpg"]
+    assert os.path.isfile(index.path(0))
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no images"):
+        open_source(tmp_path)
+
+
+def test_empty_class_folders_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    with pytest.raises(DataError, match="holds no images"):
+        open_source(tmp_path)
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        open_source(tmp_path / "nothing")
+
+
+def test_order_is_that_of_the_names(tmp_path: Path) -> None:
+    put(tmp_path, *(f"c/{i}.jpg" for i in (3, 1, 2)), "b/9.jpg")
+    assert [name for *_, name in listing(tmp_path)] == ["b/9.jpg", "c/1.jpg", "c/2.jpg", "c/3.jpg"]

@@ -1,0 +1,105 @@
+"""The floors of the package: a file imports from its own floor or from below."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import somnet
+
+ROOT = Path(somnet.__file__).parent
+FLOORS = (
+    {"types", "errors", "config", "files", "progress", "allocator", "parallel"},
+    {"core"},
+    {"nn"},
+    {"data"},
+    {"methods"},
+    {"evaluate"},
+    {"training", "dataset"},
+    {"denoise"},
+    {"report"},
+    {"run", "doctor", "demo", "cli", "__init__", "__main__"},
+)
+FILES = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in sorted(ROOT.rglob("*.py"))}
+
+
+def module_of(name: str) -> str:
+    """Names as they are imported: a package's own file is the package."""
+    return name.removesuffix(".__init__")
+
+
+MODULES = {module_of(name): file for name, file in FILES.items()}
+
+
+def floor(module: str) -> int:
+    parts = module.split(".")
+    top = parts[1] if len(parts) > 1 else "__init__"
+    floors = [number for number, names in enumerate(FLOORS) if top in names]
+    assert floors, f"{module} is on no floor: add it to FLOORS"
+    return floors[0]
+
+
+def imported(module: str, file: Path) -> Iterator[str]:
+    """Modules of the package that a file imports, wherever in it."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            submodules = [f"{base}.{alias.name}" for alias in node.names]
+            names = [name if name in MODULES else base for name in submodules]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == "somnet")
+
+
+def calls(file: Path) -> Iterator[str]:
+    """Dotted names that a file uses: torch.load, yaml.load."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_files_are_found() -> None:
+    assert {"somnet", "somnet.core.memory", "somnet.data.sources.folder", "somnet.cli"} <= set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_is_imported_from_a_higher_floor(module: str) -> None:
+    higher = [name for name in imported(module, MODULES[module]) if floor(name) > floor(module)]
+    assert higher == []
+
+
+def test_imports_do_not_go_in_circles() -> None:
+    graph = {
+        module: {name for name in imported(module, file) if name != module and floor(name) == floor(module)}
+        for module, file in MODULES.items()
+        if module != "somnet"  # the package's own names are loaded when asked for
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("somnet.core")])
+def test_the_paper_needs_torch_alone(module: str) -> None:
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    used = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    used |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    allowed = ("torch", "math", "collections", "dataclasses", "typing", "somnet.types", "somnet.core")
+    assert [name for name in used if not any(name == ok or name.startswith(f"{ok}.") for ok in allowed)] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_file_runs_what_it_reads(module: str) -> None:
+    forbidden = {"pickle", "cPickle", "dill", "joblib", "torch.load", "yaml.load", "marshal", "shelve"}
+    assert forbidden.isdisjoint(calls(MODULES[module]))
