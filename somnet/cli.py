@@ -1,8 +1,6 @@
 """The command line: verbs, and no logic of its own."""
 
-import csv
 import logging
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +22,9 @@ app = typer.Typer(
 )
 console = Console()
 
-DataArgument = Annotated[Path, typer.Argument(help="Folder of class folders, with or without train/ and test/, or with a metadata manifest.")]
+DataArgument = Annotated[
+    Path, typer.Argument(help="Folder of class folders, with or without train/ and test/, or with a metadata manifest.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
 WorkersOption = Annotated[int | None, typer.Option(min=0, help="Data-loading processes; by default one a core.")]
@@ -47,14 +47,18 @@ def doctor() -> None:
     table = Table("", "check", "found", "fix", box=None, pad_edge=False)
     results = checks()
     for check in results:
-        table.add_row("[green]ok[/]" if check.good else "[red]no[/]", check.name, check.found, "" if check.good else check.fix)
+        table.add_row(
+            "[green]ok[/]" if check.good else "[red]no[/]", check.name, check.found, "" if check.good else check.fix
+        )
     console.print(table)
     if not all(check.good for check in results if check.needed):
         raise typer.Exit(1)
 
 
 @app.command()
-def propose(data: DataArgument, config: ConfigOption = None, set_: SetOption = None, workers: WorkersOption = None) -> None:
+def propose(
+    data: DataArgument, config: ConfigOption = None, set_: SetOption = None, workers: WorkersOption = None
+) -> None:
     """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
     from somnet.config import load_config
     from somnet.data.proposals import scan
@@ -66,7 +70,9 @@ def propose(data: DataArgument, config: ConfigOption = None, set_: SetOption = N
     with stopping_signals():
         found = scan(index, settings.proposals, workers)
     rows = found.readable()
-    console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {len(index) - len(rows)} unreadable files")
+    console.print(
+        f"{len(rows)} images with {found.counts[rows].sum()} boxes; {len(index) - len(rows)} unreadable files"
+    )
     names = index.column("file_name")
     for row, reason in enumerate(found.reasons):
         if reason is not None:
@@ -82,7 +88,9 @@ def train(
     method: Annotated[str | None, typer.Option(help="somnet, plain, plain-roi.")] = None,
     model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
     imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
-    freeze: Annotated[str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")] = None,
+    freeze: Annotated[
+        str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
     seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,

@@ -123,8 +123,12 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {_some(empty)}: the model will never predict it")
-    if small := [f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))]:
-        lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {_some(small)}; they take part all the same")
+    if small := [
+        f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
+    ]:
+        lines.append(
+            f"warning: fewer images than the {images_per_bag} of a bag: {_some(small)}; they take part all the same"
+        )
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{_first_reasons(data.unreadable)}")
     return lines

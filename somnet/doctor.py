@@ -35,7 +35,9 @@ def checks() -> list[Check]:
 
 def _python() -> Check:
     version = platform.python_version_tuple()
-    return Check("python", tuple(map(int, version[:2])) >= (3, 11), platform.python_version(), "install Python 3.11 or newer")
+    return Check(
+        "python", tuple(map(int, version[:2])) >= (3, 11), platform.python_version(), "install Python 3.11 or newer"
+    )
 
 
 def _package(name: str) -> Check:
@@ -52,7 +54,9 @@ def _edge_boxes() -> Check:
         present = hasattr(cv2, "ximgproc") and hasattr(cv2.ximgproc, "createEdgeBoxes")
     except ImportError as error:
         return Check("EdgeBoxes (cv2.ximgproc)", False, str(error), OPENCV_FIX)
-    return Check("EdgeBoxes (cv2.ximgproc)", present, "present" if present else "another opencv wheel hides it", OPENCV_FIX)
+    return Check(
+        "EdgeBoxes (cv2.ximgproc)", present, "present" if present else "another opencv wheel hides it", OPENCV_FIX
+    )
 
 
 def _offline_weights() -> Check:
@@ -68,7 +72,7 @@ def _gpu() -> Check:
     import torch
 
     cores = os.cpu_count() or 1
-    fix = "none needed: --freeze trunk is made for CPUs; for --freeze none use a machine with an NVIDIA GPU and its driver"
+    fix = "none needed for --freeze trunk; for --freeze none use a machine with an NVIDIA GPU and its driver"
     if not torch.cuda.is_available():
         return Check("GPU", False, f"none; {cores} CPU cores", fix, needed=False)
     return Check("GPU", True, torch.cuda.get_device_name(0), needed=False)
@@ -79,4 +83,6 @@ def _disk() -> Check:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free / 1e9
     found = f"{free:.0f} GB free for the cache {folder}"
-    return Check("disk", free >= LEAST_FREE_GB, found, "free some space, or set SOMNET_CACHE to another disk", needed=False)
+    return Check(
+        "disk", free >= LEAST_FREE_GB, found, "free some space, or set SOMNET_CACHE to another disk", needed=False
+    )

@@ -32,7 +32,6 @@ from somnet.run import (
     Run,
     build_method,
     choose_device,
-    loading_processes,
     measure,
     worker_count,
 )
@@ -149,7 +148,12 @@ def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     labels = sum(images["is_label_issue"].to_pylist())
     backgrounds = sum(images["is_background_issue"].to_pylist())
     log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
-    log.info("done in %s: see %s, or predict with: somnet predict %s IMAGES", duration(summary["seconds"]["total"]), out / "issues.csv", out)
+    log.info(
+        "done in %s: see %s, or predict with: somnet predict %s IMAGES",
+        duration(summary["seconds"]["total"]),
+        out / "issues.csv",
+        out,
+    )
 
 
 def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
@@ -210,7 +214,9 @@ def _claim(out: Path, config: Config, *, resume: bool, overwrite: bool) -> None:
 
 def _differences(old: Config, new: Config) -> str:
     flat_old, flat_new = (_flatten(config.model_dump()) for config in (old, new))
-    return ", ".join(f"{name} was {flat_old[name]}, now {flat_new[name]}" for name in flat_old if flat_old[name] != flat_new[name])
+    return ", ".join(
+        f"{name} was {flat_old[name]}, now {flat_new[name]}" for name in flat_old if flat_old[name] != flat_new[name]
+    )
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -227,7 +233,9 @@ def _check_same_data(out: Path, data: DataSet) -> None:
     if file.is_file() and (out / LAST).is_file():
         before = json.loads(file.read_text(encoding="utf-8"))
         if before.get("fingerprint") != fingerprint:
-            raise RunError(f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite")
+            raise RunError(
+                f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
+            )
     write_json(file, {"path": os.path.abspath(data.path), "classes": data.classes, "fingerprint": fingerprint})
 
 

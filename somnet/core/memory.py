@@ -34,12 +34,14 @@ def d_value_loss(d_winner: Tensor, label: Tensor) -> Tensor:
 
     y is one-hot, so the cosine is the label's entry over the row's length.
     """
-    return -(_entry(d_winner, label) / d_winner.norm(dim=1)).sum()
+    cosine: Tensor = _entry(d_winner, label) / torch.linalg.vector_norm(d_winner, dim=1)
+    return -cosine.sum()
 
 
 def r_value_loss(r_label: Tensor, slot: Tensor) -> Tensor:
     """Eq. 6: -cos(z, r_y), pulls the class's distribution over slots towards the winner."""
-    return -(_entry(r_label, slot) / r_label.norm(dim=1)).sum()
+    cosine: Tensor = _entry(r_label, slot) / torch.linalg.vector_norm(r_label, dim=1)
+    return -cosine.sum()
 
 
 def to_simplex(rows: Tensor) -> Tensor:
@@ -136,7 +138,7 @@ class SelfOrganizingMemory(nn.Module):
         """Restore unit keys and the constraints of Eq. 5 and 7 on the rows that the last step changed."""
         if self._touched is None:
             return
-        slots, classes = (index.unique() for index in self._touched)
+        slots, classes = (torch.unique(index) for index in self._touched)
         self.keys[slots] = F.normalize(self.keys[slots], dim=1)
         self.d[slots] = to_simplex(self.d[slots])
         self.r[classes] = to_simplex(self.r[classes])

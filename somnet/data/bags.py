@@ -136,8 +136,8 @@ class BagBatches(Dataset[Bag]):
         return Bag(
             index=torch.from_numpy(index),
             label=label,
-            boxes=torch.stack(boxes).unflatten(0, index.shape),
-            mask=torch.stack(mask).unflatten(0, index.shape) & torch.from_numpy(present)[..., None],
+            boxes=torch.stack(boxes).view(*index.shape, -1, 4),
+            mask=torch.stack(mask).view(*index.shape, -1) & torch.from_numpy(present)[..., None],
             images=images,
         )
 

@@ -153,9 +153,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         return _eight_bit(image).convert("RGB")
     if image.mode == "LAB":
-        to_rgb = ImageCms.buildTransform(
-            ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB"
-        )
+        to_rgb = ImageCms.buildTransform(ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB")
         return to_rgb.apply(image)
     if image.has_transparency_data:
         if image.mode == "La":  # converts to nothing else

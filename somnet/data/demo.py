@@ -56,9 +56,7 @@ def _ramp(height: int, width: int, *colours: Array) -> Array:
     return np.asarray(np.repeat(column, width, axis=1), dtype=np.float32)
 
 
-def _ground(
-    image: Array, rng: np.random.Generator, level: float, rough: float, near: Array, far: Array
-) -> None:
+def _ground(image: Array, rng: np.random.Generator, level: float, rough: float, near: Array, far: Array) -> None:
     """Paint rolling ground, below ``level`` (a share of the height), over the image."""
     height, width = image.shape[:2]
     ridge = (level + rough * noise(rng, 2, width, 2, int(rng.integers(3, 7)))[0]) * height
@@ -114,9 +112,7 @@ def _table(height: int, width: int, rng: np.random.Generator) -> Array:
 
 
 def _wall(height: int, width: int, rng: np.random.Generator) -> Array:
-    colour = tone(
-        rng, str(rng.choice(("c9d8d2", "e8cdbd", "b7c7dd", "e6d9b0", "a8b89a", "cbb6cf"))), 0.03, 0.12
-    )
+    colour = tone(rng, str(rng.choice(("c9d8d2", "e8cdbd", "b7c7dd", "e6d9b0", "a8b89a", "cbb6cf"))), 0.03, 0.12)
     image = _ramp(height, width, colour, colour * 0.9)
     stripe = rng.uniform(8, 26)
     waves = np.sin(np.arange(width, dtype=np.float32) * np.float32(math.pi / stripe))
@@ -141,9 +137,7 @@ def _bokeh(height: int, width: int, rng: np.random.Generator) -> Array:
 
 
 def _night(height: int, width: int, rng: np.random.Generator) -> Array:
-    image = _ramp(
-        height, width, tone(rng, "1b2450", 0.04), tone(rng, "4a4f8c", 0.04), tone(rng, "b98aa5", 0.06)
-    )
+    image = _ramp(height, width, tone(rng, "1b2450", 0.04), tone(rng, "4a4f8c", 0.04), tone(rng, "b98aa5", 0.06))
     for x, y in rng.uniform((0, 0), (width, height * 0.6), (30, 2)):
         cv2.circle(image, (int(x), int(y)), int(rng.integers(0, 2)), (1.0, 0.96, 0.85), -1, cv2.LINE_AA)
     moon = (int(rng.uniform(0.1, 0.9) * width), int(rng.uniform(0.08, 0.3) * height))
@@ -170,19 +164,14 @@ def _snow(height: int, width: int, rng: np.random.Generator) -> Array:
     image = _ramp(height, width, tone(rng, "9fb8d0", 0.04), tone(rng, "e9e3ea", 0.04))
     _clouds(image, rng)
     for k in range(3):
-        _ground(
-            image, rng, 0.4 + 0.17 * k, 0.08, tone(rng, "cfdcea", 0.03, 0.04), tone(rng, "f4f6fa", 0.03, 0.02)
-        )
+        _ground(image, rng, 0.4 + 0.17 * k, 0.08, tone(rng, "cfdcea", 0.03, 0.04), tone(rng, "f4f6fa", 0.03, 0.02))
     return image
 
 
 def _paper(height: int, width: int, rng: np.random.Generator) -> Array:
     a, b = (tone(rng, "dfc9b8", 0.5, 0.15) for _ in range(2))
     image = _ramp(height, width, a, b)
-    return (
-        image
-        * (1 + 0.12 * noise(rng, height, width, 4, 4) + 0.03 * noise(rng, height, width, 60, 60))[..., None]
-    )
+    return image * (1 + 0.12 * noise(rng, height, width, 4, 4) + 0.03 * noise(rng, height, width, 60, 60))[..., None]
 
 
 _SCENES = (_meadow, _sea, _desert, _table, _wall, _bokeh, _night, _forest, _snow, _paper)

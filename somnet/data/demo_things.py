@@ -68,9 +68,7 @@ def leaf(x: float, y: float, length: float, width: float, turn: float) -> Points
     t = np.linspace(0, 1, 12)
     half = np.sin(math.pi * t**0.8) * width / 2
     u, v = np.concatenate([t, t[::-1]]) * length, np.concatenate([half, -half[::-1]])
-    return np.stack(
-        [x + u * math.cos(turn) - v * math.sin(turn), y + u * math.sin(turn) + v * math.cos(turn)], 1
-    )
+    return np.stack([x + u * math.cos(turn) - v * math.sin(turn), y + u * math.sin(turn) + v * math.cos(turn)], 1)
 
 
 def slab(x1: float, y1: float, x2: float, y2: float, taper: float = 0.0) -> Points:
@@ -144,9 +142,7 @@ class Brush:
             self.shade(mask, depth)
         return mask
 
-    def many(
-        self, outlines: Sequence[Outline], colour: Array, within: Mask | None = None, width: float = 0.0
-    ) -> None:
+    def many(self, outlines: Sequence[Outline], colour: Array, within: Mask | None = None, width: float = 0.0) -> None:
         """Fill many small shapes of one colour at once, or draw them as strokes of the given width."""
         if len(outlines):
             self._stroke(outlines, colour, within, width=width)
@@ -254,9 +250,7 @@ class Brush:
         if within is not None:
             cover *= within.cover[y1 - top : y2 - top, x1 - left : x2 - left]
         c = cover if opacity == 1 else cover * np.float32(opacity)
-        for plane, value in zip(
-            self._planes[:, box[1] : box[3], box[0] : box[2]], (*colour, 1.0), strict=True
-        ):
+        for plane, value in zip(self._planes[:, box[1] : box[3], box[0] : box[2]], (*colour, 1.0), strict=True):
             plane += c * (np.float32(value) - plane)
         return Mask(cover, box)
 
@@ -280,11 +274,7 @@ def _eye(b: Brush, x: float, y: float, r: float, iris: Array) -> None:
 
 def _rows(top: float, bottom: float, step: float) -> list[tuple[float, float]]:
     """Return staggered places over the width of a thing."""
-    return [
-        (step * (k + row % 2 / 2), y)
-        for row, y in enumerate(np.arange(top, bottom, step))
-        for k in range(-4, 5)
-    ]
+    return [(step * (k + row % 2 / 2), y) for row, y in enumerate(np.arange(top, bottom, step)) for k in range(-4, 5)]
 
 
 def balloon(b: Brush) -> None:
@@ -385,15 +375,11 @@ def cactus(b: Brush) -> None:
         crown += (x, top)
         body = b.fill(np.vstack([crown, [(x + r, bottom), (x - r, bottom)]]), green)
         ribs = np.linspace(-0.68, 0.68, 5 if r > 0.2 else 3)
-        lines = [
-            smooth([(x + 0.3 * k * r, top), (x + k * r, top + r), (x + k * r, bottom)], False) for k in ribs
-        ]
+        lines = [smooth([(x + 0.3 * k * r, top), (x + k * r, top + r), (x + k * r, bottom)], False) for k in ribs]
         b.many(lines, green * 0.68, body, width=0.03)
         b.shade(body, 0.7)
         rows = np.arange(top + 0.6 * r, bottom - 0.03, 0.16)
-        spots = [
-            (x + k * r, y + b.rng.uniform(-0.03, 0.03)) for k in (ribs[1:] + ribs[:-1]) / 2 for y in rows
-        ]
+        spots = [(x + k * r, y + b.rng.uniform(-0.03, 0.03)) for k in (ribs[1:] + ribs[:-1]) / 2 for y in rows]
         b.many([np.add(_TICK * 0.5, spot) for spot in spots], spine, width=0.013)
 
     for side in (-1, 1) if b.rng.random() < 0.6 else (1,):
@@ -448,9 +434,7 @@ def ladybird(b: Brush) -> None:
     dark = b.tone("221c1e")
     for side in (-1, 1):
         for y, out in ((-0.3, -0.16), (0.05, 0.0), (0.4, 0.2)):
-            b.curve(
-                [(0.5 * side, y), (0.82 * side, y + out * 0.3), (0.95 * side, y + out + 0.12)], 0.06, dark
-            )
+            b.curve([(0.5 * side, y), (0.82 * side, y + out * 0.3), (0.95 * side, y + out + 0.12)], 0.06, dark)
         b.curve([(0.1 * side, -0.75), (0.2 * side, -0.95), (0.36 * side, -1)], 0.04, dark)
     head = b.fill(oval(0, -0.66, 0.32, 0.24), dark, depth=0.7)
     b.fill(oval(0, -0.5, 0.5, 0.24), dark, depth=0.6)
@@ -473,9 +457,7 @@ def lemon(b: Brush) -> None:
     yellow = b.pick("f5d327", "c9d23a", "f2c635", hue=0.015)
     _greens(b, 0.85, -0.05, 0.66, b.rng.uniform(-2.3, -1.7), "4c8c3a")
     fat = b.rng.uniform(0.9, 1.1)
-    outline = path(
-        "-1,0 -.84,-.16 -.5,-.5 0,-.6 .5,-.5 .8,-.16 .92,-.1 .92,.1 .8,.16 .5,.5 0,.6 -.5,.5 -.84,.16"
-    )
+    outline = path("-1,0 -.84,-.16 -.5,-.5 0,-.6 .5,-.5 .8,-.16 .92,-.1 .92,.1 .8,.16 .5,.5 0,.6 -.5,.5 -.84,.16")
     body = b.blob(outline * (1, fat), yellow)
     b.spots(b.rng.uniform((-0.8, -0.5), (0.8, 0.5), (45, 2)), 0.02, yellow * 0.86, body)
     b.shade(body, 0.8)
@@ -583,9 +565,7 @@ def sailboat(b: Brush) -> None:
     jib = b.fill(path("-.05,-.85 -.2,-.54 -.37,-.24 -.57,.06 -.78,.36 -.4,.4 -.05,.3"), white * 0.97)
     b.shade(jib, 0.5)
     b.fill([(0, -1), (-0.26, -0.93), (0, -0.85)], stripe)
-    hull = b.fill(
-        path("-.98,.46 -.91,.62 -.8,.76 -.66,.86 -.5,.92 .52,.92 .68,.88 .8,.8 .87,.66 .92,.5"), hull_colour
-    )
+    hull = b.fill(path("-.98,.46 -.91,.62 -.8,.76 -.66,.86 -.5,.92 .52,.92 .68,.88 .8,.8 .87,.66 .92,.5"), hull_colour)
     b.line([(-1, 0.52), (1, 0.55)], 0.1, white, hull)
     for y in (0.68, 0.8):
         b.line([(-1, y), (1, y)], 0.02, hull_colour * 0.72, hull)
@@ -786,9 +766,7 @@ def stone(b: Brush) -> None:
     """A pebble with a vein."""
     t = np.linspace(0, 2 * math.pi, 8, endpoint=False)
     r = b.rng.uniform(0.7, 0.95, 8)
-    body = b.blob(
-        np.stack([r * np.cos(t), r * b.rng.uniform(0.6, 0.9) * np.sin(t)], 1), b.tone("8f8a84", 0.5, 0.2)
-    )
+    body = b.blob(np.stack([r * np.cos(t), r * b.rng.uniform(0.6, 0.9) * np.sin(t)], 1), b.tone("8f8a84", 0.5, 0.2))
     b.curve(b.rng.uniform(-0.9, 0.9, (3, 2)), 0.04, b.tone("bdb6aa"), body)
     b.shade(body, 0.9)
 
@@ -799,9 +777,7 @@ def tuft(b: Brush) -> None:
     for turn in np.linspace(-2.3, -0.85, 7) + b.rng.uniform(-0.12, 0.12, 7):
         length = b.rng.uniform(0.8, 1.5)
         x, y = length * math.cos(turn), 0.8 + length * math.sin(turn)
-        b.fill(
-            leaf(0.2 * math.cos(turn), 0.8, length, 0.16, turn), colour * b.rng.uniform(0.8, 1.15), depth=0.4
-        )
+        b.fill(leaf(0.2 * math.cos(turn), 0.8, length, 0.16, turn), colour * b.rng.uniform(0.8, 1.15), depth=0.4)
         if b.rng.random() < 0.35:
             b.fill(oval(x, y, 0.13, 0.11), blossom, depth=0.5)
 

@@ -34,10 +34,10 @@ class Method(nn.Module, ABC):
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """Named losses of a batch; the loop sums them."""
 
-    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:  # noqa: B027
+    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Called before a phase starts or is resumed; a resume then restores all that is in the state dict."""
 
-    def after_step(self) -> None:  # noqa: B027
+    def after_step(self) -> None:
         """Called after the optimiser's step: projections, moving averages."""
 
     def metrics(self) -> dict[str, float]:

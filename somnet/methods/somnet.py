@@ -108,7 +108,7 @@ class SomNet(Method):
 
     def _initial_features(self, bag: Bag) -> Tensor:
         """Bag features (B, F) with w-bar: the mean of the bag's images."""
-        images = self.network.image_features(_images(bag)).unflatten(0, bag.index.shape)  # (B, G, F)
+        images = self.network.image_features(_images(bag)).view(*bag.index.shape, -1)  # (B, G, F)
         return bag_feature(initial_weights(bag.mask)[..., 0], images)
 
     def _bag_features(self, bag: Bag, phase: Phase) -> Tensor:

@@ -1,6 +1,7 @@
 """Any timm model as a feature map with a linear classifier on its mean."""
 
 import hashlib
+from typing import Any
 
 import timm
 import torch
@@ -92,7 +93,7 @@ class _Whole(nn.Module):
         if out.dim() == 3:  # tokens of a transformer: drop the class token, lay the rest out as the image was cut
             tokens = out[:, int(getattr(self.body, "num_prefix_tokens", 0)) :]
             side = round(tokens.shape[1] ** 0.5)
-            return tokens.transpose(1, 2).unflatten(2, (side, side))
+            return tokens.transpose(1, 2).reshape(len(tokens), -1, side, side)
         channels_last = out.shape[-1] == self.body.num_features != out.shape[1]
         return out.permute(0, 3, 1, 2) if channels_last else out
 
@@ -104,13 +105,13 @@ def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[fl
         hint = f", perhaps {', '.join(near)}" if near else ""
         raise ConfigError(f"timm has no model '{config.name}': choose one of timm.list_models(){hint}")
     if config.name == OFFLINE_MODEL and config.pretrained:
-        whole = timm.create_model(config.name)
+        whole: Any = timm.create_model(config.name)
         load_offline_weights(whole)
         whole.reset_classifier(0)
         return whole, (OFFLINE_MEAN,) * 3, (OFFLINE_STD,) * 3, OFFLINE_LICENCE
-    arguments = {"img_size": config.imgsz} if _takes_image_size(config.name) else {}
+    arguments: dict[str, Any] = {"img_size": config.imgsz} if _takes_image_size(config.name) else {}
     try:
-        model = timm.create_model(config.name, pretrained=config.pretrained, num_classes=0, **arguments)
+        model: Any = timm.create_model(config.name, pretrained=config.pretrained, num_classes=0, **arguments)
     except Exception as error:  # the hub's client raises many kinds; the user needs one answer
         if not config.pretrained:
             raise ConfigError(f"timm cannot build '{config.name}': {error}: choose another --model") from None

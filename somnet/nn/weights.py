@@ -54,7 +54,9 @@ def _legacy_tensors(file: BinaryIO, like: list[Tensor]) -> list[Tensor]:
     described = _describe(file)
     stored = [text for name, text in _operations(file) if name == "BINUNICODE"]
     if len(described) != len(like) or sorted(key for key, _ in described) != sorted(stored):
-        raise WeightsError(f"the offline weights hold {len(described)} tensors, but {len(like)} are needed: {REINSTALL}")
+        raise WeightsError(
+            f"the offline weights hold {len(described)} tensors, but {len(like)} are needed: {REINSTALL}"
+        )
     kinds = {key: target for (key, _), target in zip(described, like, strict=True)}
     storages: dict[str, Tensor] = {}
     for key in stored:

@@ -25,7 +25,7 @@ def save_checkpoint(file: Path, tensors: Mapping[str, Tensor], state: Mapping[st
 def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint."""
     try:
-        with safe_open(file, framework="pt") as reader:  # type: ignore[no-untyped-call]
+        with safe_open(file, framework="pt") as reader:
             state = json.loads((reader.metadata() or {})["state"])
             tensors = {name: reader.get_tensor(name) for name in reader.keys()}  # noqa: SIM118
     except FileNotFoundError:

@@ -331,9 +331,7 @@ def assert_decodes_or_is_refused(data: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     sample=st.sampled_from(SAMPLES),
-    edits=st.lists(
-        st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=4)), max_size=6
-    ),
+    edits=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=4)), max_size=6),
     header_edits=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3),
     share=st.one_of(st.just(1.0), st.floats(0, 1)),
 )

@@ -13,9 +13,7 @@ from somnet.data.demo import CATEGORIES, draw_test, draw_train, write_demo
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
-    }
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def _rows(root: Path) -> list[dict[str, str]]:
@@ -97,16 +95,3 @@ def test_a_picture_without_object_has_no_box() -> None:
     image, box = draw_train(None, np.random.default_rng(0))
     assert image.mode == "RGB"
     assert box is None
-
-
-def test_progress_counts_every_picture_and_the_table_comes_last(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
-
-    def progress(done: int, total: int) -> None:
-        assert not (tmp_path / "metadata.csv").exists()
-        calls.append((done, total))
-
-    write_demo(tmp_path, train_per_class=1, test_per_class=0, progress=progress)
-    total = len(CATEGORIES)
-    assert calls == [(n, total) for n in range(1, total + 1)]
-    assert (tmp_path / "metadata.csv").exists()

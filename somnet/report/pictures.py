@@ -1,0 +1,173 @@
+"""Pictures of a data set and of a trained run, for people: what is in the data, the memory and the bags."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from somnet.core.weighting import keep_top, normalise
+from somnet.data.bags import BagBatches, BagList, draw_bags, each_image_once, load
+from somnet.data.decode import read_picture
+from somnet.data.index import Index
+from somnet.data.sources import open_source
+from somnet.dataset import FORWARD_IMAGES, DataSet, Part, make_inputs, open_dataset
+from somnet.methods.somnet import SomNet
+from somnet.report.figures import BagView, Prototype, Tile, bag_figure, contact_sheet, memory_grid, prototypes
+from somnet.run import Run
+from somnet.types import Bag
+
+TILES = 10  # a row of the contact sheet
+NEAREST = 5  # ROIs shown of a slot, as in the paper
+SLOTS_SHOWN = 3  # prototypes of a class, as in the paper
+BAGS_SHOWN = 3
+
+
+def draw_data(data: Path, out: Path) -> list[Path]:
+    """data.png: training images of some classes, those known to be noise marked, and test images."""
+    index = open_source(data)
+    train, test = index.of_split("train"), index.of_split("test")
+    groups = []
+    for label in range(min(4, len(index.classes))):
+        rows = np.flatnonzero(train.labels() == label)[:TILES]
+        groups.append((f"found as “{index.classes[label]}”", [_tile(train, int(row)) for row in rows]))
+    shown = [int(np.flatnonzero(test.labels() == label)[0]) for label in np.unique(test.labels())][:TILES]
+    if shown:
+        groups.append(("test images", [_tile(test, row) for row in shown]))
+    return [_save(contact_sheet(groups, columns=TILES), out / "data.png")]
+
+
+def draw_run(run: Run, out: Path) -> list[Path]:
+    """memory.png, prototypes.png and bags.png of a run of somnet: the paper's figures 3 and 4."""
+    method = run.method
+    if not isinstance(method, SomNet):
+        return []
+    data = open_dataset(Path(run.data["path"]), run.config)
+    rois = _all_rois(method, data.train, run)
+    pictures = {
+        "memory.png": _draw_memory(method, data, rois),
+        "prototypes.png": _draw_prototypes(method, data, rois),
+        "bags.png": _draw_bags(method, data, run),
+    }
+    return [_save(picture, out / name) for name, picture in pictures.items()]
+
+
+class _Rois:
+    """Every ROI of the training images: image, box, winner slot and similarity to it, each (R,)."""
+
+    def __init__(self, image: Tensor, box: Tensor, slot: Tensor, similarity: Tensor) -> None:
+        self.image, self.box, self.slot, self.similarity = image, box, slot, similarity
+
+    def nearest(self, slot: int, count: int) -> list[tuple[int, int]]:
+        """Image and box of the ROIs nearest to a slot, of different images."""
+        mine = torch.nonzero(self.slot == slot).squeeze(1)
+        found: dict[int, int] = {}
+        for place in mine[self.similarity[mine].argsort(descending=True)].tolist():
+            found.setdefault(int(self.image[place]), int(self.box[place]))
+            if len(found) == count:
+                break
+        return list(found.items())
+
+
+@torch.no_grad()
+def _all_rois(method: SomNet, part: Part, run: Run) -> _Rois:
+    parts = []
+    for bag in _bags(part, run, each_image_once(part.labels)):
+        assert bag.images is not None
+        rois = method.network.roi_features(bag.images, bag.boxes[:, 0])  # (I, P, F)
+        best = (torch.nn.functional.normalize(rois, dim=-1) @ method.memory.keys.T).max(dim=-1)  # (I, P)
+        image, box = torch.nonzero(bag.mask[:, 0], as_tuple=True)
+        parts.append((bag.index[image, 0], box, best.indices[image, box], best.values[image, box]))
+    image, box, slot, similarity = (torch.cat(column) for column in zip(*parts, strict=True))
+    return _Rois(image, box, slot, similarity)
+
+
+def _bags(part: Part, run: Run, bags: BagList) -> Iterator[Bag]:
+    inputs = make_inputs(part, run.model, run.config, device="cpu", workers=0)
+    return load(BagBatches(bags, FORWARD_IMAGES, inputs, None, seed=None), 0)
+
+
+def _draw_memory(method: SomNet, data: DataSet, rois: _Rois) -> Image.Image:
+    memory, labels = method.memory, torch.from_numpy(data.train.labels)
+    slots, classes = memory.d.shape
+    pair = rois.slot * classes + labels[rois.image]
+    counts = torch.bincount(pair, minlength=slots * classes).view(slots, classes).numpy()
+    exemplars = {
+        slot: [_crop(data.train, image, box) for image, box in rois.nearest(slot, 1)]
+        for slot in range(slots)
+        if counts[slot].any() and memory.side <= 12
+    }
+    d, r = memory.d.detach().numpy(), memory.r.detach().numpy()
+    return memory_grid(memory.side, counts, d, r, exemplars, data.classes)
+
+
+def _draw_prototypes(method: SomNet, data: DataSet, rois: _Rois) -> Image.Image:
+    """The most prototypical slots of the class that has the clearest ones."""
+    d, r = method.memory.d.detach(), method.memory.r.detach().T  # (L, C)
+    score = d * r
+    label = int(score.amax(dim=0).argmax())
+    rows = []
+    for slot in score[:, label].argsort(descending=True)[:SLOTS_SHOWN].tolist():
+        crops = [_crop(data.train, image, box) for image, box in rois.nearest(slot, NEAREST)]
+        rows.append(Prototype(slot, float(d[slot, label]), float(r[slot, label]), d[slot].numpy(), crops))
+    return prototypes(data.classes[label], rows, data.classes)
+
+
+@torch.no_grad()
+def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
+    """Some bags of different classes, with the weights that the last epoch would give them."""
+    size = method.settings.images_per_bag
+    drawn = draw_bags(data.train.labels, size, np.random.default_rng(run.config.seed))
+    first = [int(np.flatnonzero(drawn.label == label)[0]) for label in np.unique(drawn.label)][:BAGS_SHOWN]
+    chosen = BagList(drawn.index[first], drawn.label[first], drawn.present[first])
+    keep = method.settings.weighting.keep_last
+    truth = data.train.index.column("true_label")
+    views = []
+    for bag in _bags(data.train, run, chosen):
+        assert bag.images is not None
+        features = method.network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
+        rois = features.reshape(len(bag.label), -1, features.shape[-1])  # (B, N, F)
+        mask = bag.mask.flatten(1)
+        weights = normalise(keep_top(method.weigh(rois, bag)["weight"], mask, keep)).view(bag.mask.shape)  # (B, G, P)
+        for number, rows in enumerate(bag.index.tolist()):
+            pictures = [read_picture(data.train.index.path(row)).image for row in rows]
+            views.append(
+                BagView(
+                    label=data.classes[int(bag.label[number])],
+                    images=pictures,
+                    boxes=[_pixels(bag.boxes[number, place].numpy(), p) for place, p in enumerate(pictures)],
+                    weights=[weights[number, place].numpy() for place in range(len(rows))],
+                    keep=keep,
+                    notes=[f"truly {truth[row]}" if truth[row] is not None else "" for row in rows],
+                )
+            )
+    return bag_figure(views)
+
+
+def _tile(index: Index, row: int) -> Tile:
+    true_label, box = index.column("true_label")[row], index.column("true_box")[row]
+    given = index.classes[index.labels()[row]]
+    wrong = true_label is not None and true_label != given
+    caption = f"truly {true_label}" if wrong else ""
+    return Tile(read_picture(index.path(row)).image, caption, None if box is None or wrong else tuple(box), wrong)
+
+
+def _crop(part: Part, image: int, box: int) -> Image.Image:
+    picture = read_picture(part.index.path(image)).image
+    if box == 0:
+        return picture
+    left, top, right, bottom = _pixels(part.scan.boxes[image, box - 1][None], picture)[0]
+    return picture.crop((int(left), int(top), max(int(left) + 1, int(right)), max(int(top) + 1, int(bottom))))
+
+
+def _pixels(shares: NDArray[np.floating], picture: Image.Image) -> NDArray[np.floating]:
+    return np.asarray(shares * np.array([*picture.size, *picture.size]))
+
+
+def _save(picture: Image.Image, file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(file, optimize=True)
+    return file
