@@ -74,8 +74,8 @@ class SomnetConfig(Section):
     """What only SOMNet needs."""
 
     images_per_bag: Count = 2  # the paper's n_g
-    init_share: Share = 0.4  # share of the epochs that initialise the CNN
-    joint_lr: Rate = 0.5  # learning rate of the joint phase, relative to that of the initialisation
+    init_share: Share = 0.1  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
+    joint_lr: Rate = 0.1  # learning rate of the joint phase, relative to that of the initialisation
     memory: MemoryConfig = MemoryConfig()
     weighting: WeightingConfig = WeightingConfig()
 
@@ -83,9 +83,9 @@ class SomnetConfig(Section):
 class TrainConfig(Section):
     """Budget and optimiser, the same for every method."""
 
-    epochs: Count = 12  # passes over the images
+    epochs: Count = 20  # passes over the images
     batch_size: Count = 32  # images a step
-    lr: Rate = 0.01
+    lr: Rate = 0.03
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
     save_minutes: Rate = 10.0  # longest time between two checkpoints

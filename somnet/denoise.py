@@ -55,7 +55,7 @@ def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Ta
     seen = method.inspect(bag)
     rows = bag.index[:, 0].cpu().numpy()  # (I,)
     weights = seen.weights.cpu().numpy()  # (I, P)
-    best = weights.argmax(axis=1)  # (I,)
+    best = seen.best.cpu().numpy()  # (I,)
     pick = np.arange(len(rows))
     shares = bag.boxes[:, 0].cpu().numpy()  # (I, P, 4)
     pixels = shares * np.tile(scan.sizes[rows], 2)[:, None]  # (I, P, 4)

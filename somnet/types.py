@@ -62,4 +62,5 @@ class Inspection:
     label_score: Tensor  # (I,) 0 to 1, low is bad
     background_score: Tensor  # (I,) 0 to 1, low is bad
     weights: Tensor  # (I, P) sum to 1 over the real boxes of an image
+    best: Tensor  # (I,) the box that shows the label best
     details: Mapping[str, Tensor] = field(default_factory=dict)  # (I, P) slot, d, r, a, ... where the method has them

@@ -1,12 +1,178 @@
 """Every test has a cache of its own, and none fails because the machine is busy."""
 
+import hashlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from somnet.config import Config
+from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once
+from somnet.data.proposals import Scan
+from somnet.methods.base import Method
+from somnet.run import build_method
+from somnet.training.loop import Trainer
+from somnet.types import Bag
 
 settings.register_profile("somnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("somnet")
+
+torch.set_num_threads(1)  # threads only get in each other's way where the tensors are tiny
+os.environ["OMP_NUM_THREADS"] = "1"  # the same for processes that tests start
+
+TINY = {  # a run of a second
+    "model.name": "test_resnet",
+    "model.pretrained": False,
+    "model.imgsz": 64,
+    "proposals.max_boxes": 4,
+    "train.epochs": 4,
+    "train.batch_size": 6,
+    "somnet.memory.side": 3,
+    "somnet.memory.init_epochs": 2,
+}
+CLASSES = ("=birch", "ash", "oak, red")  # one of them a formula for a spreadsheet
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOMNET_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@dataclass(frozen=True)
+class Photos:
+    """Makes small pictures: a bright patch in the colour of the class on noise."""
+
+    def picture(self, label: int, number: int) -> Image.Image:
+        rng = np.random.default_rng((label, number))
+        pixels = rng.integers(0, 60, (64, 64, 3)).astype(np.uint8)  # (H, W, 3)
+        pixels[10:40, 8 + number : 44 + number, label % 3] = 220
+        return Image.fromarray(pixels)
+
+    def fill(self, folder: Path, names: tuple[str, ...] = CLASSES, train: int = 6, test: int = 2) -> Path:
+        """FOLDER/train|test/<class>/<number>.png."""
+        for split, first, count in (("train", 0, train), ("test", train, test)):
+            for label, name in enumerate(names):
+                (folder / split / name).mkdir(parents=True)
+                for number in range(first, first + count):
+                    self.picture(label, number).save(folder / split / name / f"{number}.png")
+        return folder
+
+    def fingerprint(self, folder: Path) -> dict[str, str]:
+        """Content of every file below a folder."""
+        files = (file for file in folder.rglob("*") if file.is_file())
+        return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture(scope="session")
+def photos() -> Photos:
+    return Photos()
+
+
+@pytest.fixture(scope="session")
+def data(photos: Photos, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound data set of 3 classes, 18 images to train and 6 to test. Nobody writes into it."""
+    return photos.fill(tmp_path_factory.mktemp("data") / "web")
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """The settings of a run of a second, as a config or as flags."""
+
+    def config(self, method: str = "somnet", **more: object) -> Config:
+        return Config().with_settings({**TINY, "method": method, **more})
+
+    def flags(self) -> list[str]:
+        values = {name: str(value).lower() for name, value in TINY.items()}
+        return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Tiny:
+    return Tiny()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Outcome]]:
+    """The command line in this process, which need not load torch again."""
+    from somnet.cli import main
+
+    log = logging.getLogger("somnet")
+    handlers, level = list(log.handlers), log.level
+
+    def call(*words: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["somnet", *map(str, words)])
+        capsys.readouterr()
+        log.handlers[:] = handlers
+        with pytest.raises(SystemExit) as left:
+            main()
+        printed = capsys.readouterr()
+        return Outcome(int(left.value.code or 0), printed.out, printed.err)
+
+    yield call
+    log.handlers[:] = handlers
+    log.setLevel(level)
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A training set of random feature maps, without files: 3 classes of 5, 4 and 1 images."""
+
+    config: Config
+    method: Method
+    labels: NDArray[np.int64]  # (n,)
+    maps: Tensor  # (n, F', H, W)
+    boxes: Boxes
+
+    def inputs(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        return self.maps[row], *self.boxes(row)
+
+    def batches(self, images_per_bag: int, needs_images: bool = True) -> BagBatches:
+        if images_per_bag == 1:
+            bags = each_image_once(self.labels)
+        else:
+            bags = draw_bags(self.labels, images_per_bag, np.random.default_rng(0))
+        return BagBatches(bags, 100, self.inputs, None if needs_images else self.boxes, seed=None)
+
+    def bag_pass(self, images_per_bag: int) -> Iterator[Bag]:
+        yield self.batches(images_per_bag)[0]
+
+    def trainer(self, out: Path, evaluate: Callable[[], float | None] = lambda: None) -> Trainer:
+        return Trainer(self.method, self.config, self.labels, self.inputs, self.boxes, out, evaluate=evaluate)
+
+
+@pytest.fixture
+def toy(tiny: Tiny) -> Callable[..., Toy]:
+    def make(method: str = "somnet", **more: object) -> Toy:
+        config = tiny.config(method, **more)
+        labels = np.array([0] * 5 + [1] * 4 + [2])
+        rng = np.random.default_rng(0)
+        counts = rng.integers(0, 5, len(labels))
+        low = rng.uniform(0, 0.5, (len(labels), 4, 2))
+        found = np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape)], axis=2).astype(np.float32)
+        found[np.arange(4) >= counts[:, None]] = 0
+        keys: list[bytes | None] = [bytes([row]) * 16 for row in range(len(labels))]
+        scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, [None] * len(labels))
+        made = build_method(config, labels, classes=3)
+        noise = torch.randn(len(labels), *made.network.input_shape, generator=torch.Generator().manual_seed(0))
+        return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))
+
+    return make

@@ -19,8 +19,9 @@ FLOORS = (
     {"evaluate"},
     {"training", "dataset"},
     {"denoise"},
+    {"run", "pipeline", "predictions"},
     {"report"},
-    {"run", "doctor", "demo", "cli", "__init__", "__main__"},
+    {"demo", "doctor", "cli", "__init__", "__main__"},
 )
 FILES = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in sorted(ROOT.rglob("*.py"))}
 

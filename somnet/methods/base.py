@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from somnet.config import Config
-from somnet.core.weighting import normalise
 from somnet.nn.backbones import Network
 from somnet.types import Bag, Inspection, Losses, Phase
 
@@ -56,7 +55,13 @@ class Method(nn.Module, ABC):
         weights = torch.zeros(bag.mask.shape, device=bag.mask.device)  # (I, 1, P)
         weights[..., 0] = 1.0
         label_score = probabilities.gather(1, bag.label[:, None]).squeeze(1)
-        return Inspection(probabilities, label_score, torch.ones_like(label_score), normalise(weights.flatten(1)))
+        return Inspection(
+            probabilities=probabilities,
+            label_score=label_score,
+            background_score=torch.ones_like(label_score),
+            weights=weights.flatten(1),
+            best=torch.zeros_like(bag.label),
+        )
 
     @final
     def predict(self, inputs: Tensor) -> Tensor:

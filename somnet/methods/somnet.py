@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.memory import SelfOrganizingMemory, prototypical_score, winner
+from somnet.core.memory import SelfOrganizingMemory, prototypical_score
 from somnet.core.schedule import algorithm_1, curriculum
 from somnet.core.weighting import (
     area_score,
@@ -142,34 +142,26 @@ class SomNet(Method):
     def inspect(self, bag: Bag) -> Inspection:
         """Judge single images by memory and classifier together; docs/scores.md explains the scores.
 
-        label_score is the geometric mean of two probabilities of the given label: the classifier's on the image's
-        kept ROIs, and the memory's, the label's share of the evidence that the image's best ROIs give each class.
-        background_score compares the whole image's weight with that of its best region.
+        The memory chooses an image's regions, the classifier judges them: the best one is the kept ROI in which it
+        believes the given label most, and label_score is that belief. background_score compares the weight of the
+        whole image with the largest one.
         """
         rois = self.network.roi_features(_images(bag), bag.boxes[:, 0])  # (I, P, F)
         seen = self.weigh(rois, bag)
-        usable = self._usable(bag)  # (I, P)
-        kept = normalise(keep_top(seen["weight"], usable, self.settings.weighting.keep_last))  # (I, P)
-        probabilities = self.network.classifier(bag_feature(kept, rois)).softmax(dim=1)  # (I, C)
-        believed = probabilities.gather(1, bag.label[:, None]).squeeze(1)  # (I,)
-        evidence = self._evidence(rois, bag)  # (I, C)
-        remembered = evidence.gather(1, bag.label[:, None]).squeeze(1)  # (I,)
-        weight = seen["weight"]
+        weight = seen["weight"]  # (I, P)
+        kept = normalise(keep_top(weight, self._usable(bag), self.settings.weighting.keep_last))  # (I, P)
+        believed = self.network.classifier(rois).softmax(dim=-1)  # (I, P, C)
+        label = bag.label[:, None, None].expand(*kept.shape, 1)  # (I, P, 1)
+        of_label = believed.gather(2, label).squeeze(2) * (kept > 0)  # (I, P)
+        label_score, best = of_label.max(dim=1)  # (I,)
         return Inspection(
-            probabilities=probabilities,
-            label_score=(believed * remembered).sqrt(),
+            probabilities=torch.einsum("ip,ipc->ic", kept, believed),
+            label_score=label_score,
             background_score=weight[:, 0] / weight.amax(dim=1),
             weights=kept,
+            best=best,
             details={name: seen[name] for name in ("slot", "d", "r", "a")},
         )
-
-    def _evidence(self, rois: Tensor, bag: Bag) -> Tensor:
-        """The memory's probability (I, C) of each class: what the best ROI would weigh if that were the label."""
-        slot = winner(rois, self.memory.keys)  # (I, P)
-        prototypical = prototypical_score(self.memory.d[slot], self.memory.r.T[slot])  # (I, P, C)
-        area = area_score(bag.boxes, bag.mask).flatten(1) * self._usable(bag)  # (I, P)
-        best = roi_weight(prototypical, area[..., None]).amax(dim=1)  # (I, C)
-        return normalise(best)
 
 
 def _images(bag: Bag) -> Tensor:

@@ -17,7 +17,7 @@ class Network(nn.Module):
     """The CNN of the paper: a feature map, and a classifier for whatever is averaged from it.
 
     The map is computed in two parts, trunk and tail. With a frozen trunk its outputs are cached once per image,
-    and `inputs` of the methods below are those cached maps; otherwise they are uint8 pixels.
+    and `inputs` of the methods below are those cached maps; otherwise they are the uint8 pixels themselves.
     """
 
     mean: Tensor
@@ -33,9 +33,9 @@ class Network(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(3, 1, 1))
         with torch.no_grad():
             body.eval()
-            blank = torch.zeros(1, 3, config.imgsz, config.imgsz)
-            self.input_shape = tuple(self.trunk(blank).shape[1:])  # of one image, after the trunk
-            self.width: int = self.maps(self.trunk(blank)).shape[1]  # F
+            blank = self.prepare(torch.zeros(1, 3, config.imgsz, config.imgsz, dtype=torch.uint8))
+            self.input_shape = tuple(blank.shape[1:])  # of one image's inputs
+            self.width: int = self.maps(blank).shape[1]  # F
         self.classifier = nn.Linear(self.width, classes)
         nn.init.zeros_(self.classifier.bias)
 
@@ -53,13 +53,15 @@ class Network(nn.Module):
         return self
 
     def prepare(self, pixels: Tensor) -> Tensor:
-        """uint8 pixels (I, 3, H, W) to the inputs of `maps`: normalised, and through a frozen trunk."""
-        normalised = (pixels.float() / 255 - self.mean) / self.std
-        return self.trunk(normalised)  # type: ignore[no-any-return]
+        """uint8 pixels (I, 3, H, W) to the inputs of `maps`: through a frozen trunk, or as they are."""
+        return self.trunk(self._normalise(pixels)) if self.frozen_trunk else pixels
 
     def maps(self, inputs: Tensor) -> Tensor:
         """Feature maps (I, F, H, W) from prepared inputs."""
-        return self.tail(inputs.float())  # type: ignore[no-any-return]
+        return self.tail(inputs.float() if self.frozen_trunk else self._normalise(inputs))  # type: ignore[no-any-return]
+
+    def _normalise(self, pixels: Tensor) -> Tensor:
+        return (pixels.float() / 255 - self.mean) / self.std
 
     def roi_features(self, inputs: Tensor, boxes: Tensor) -> Tensor:
         """Features (I, P, F) of the boxes (I, P, 4) of each image."""

@@ -1,0 +1,176 @@
+"""What the loop relies on, for every method of the registry."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from somnet.errors import ConfigError
+from somnet.methods.base import Method
+from somnet.methods.registry import METHODS, find_method
+from somnet.run import build_method
+from somnet.training.optim import enter_phase, make_optimizer
+from somnet.types import Bag, Phase
+
+if TYPE_CHECKING:
+    from tests.conftest import Tiny, Toy
+
+    MakeToy = Callable[..., Toy]
+
+KMEANS = {"somnet.memory.kmeans": True, "somnet.memory.side": 2}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in METHODS}
+CASES["somnet with K-means"] = ("somnet", KMEANS)
+
+
+@pytest.fixture(params=CASES)
+def toy_of_each(request: pytest.FixtureRequest, toy: "MakeToy") -> "Toy":
+    method, more = CASES[request.param]
+    return toy(method, **more)
+
+
+def phases(toy: "Toy") -> list[tuple[Phase, Bag]]:
+    """Each phase with a bag for it, the method prepared as the loop does it."""
+    return [
+        (phase, toy.batches(phase.images_per_bag, phase.needs_images)[0]) for phase in toy.method.plan() if phase.epochs
+    ]
+
+
+def prepare(toy: "Toy", phase: Phase) -> torch.optim.Optimizer:
+    optimizer = make_optimizer(toy.method, toy.config.train)
+    enter_phase(optimizer, phase)
+    toy.method.eval()
+    with torch.no_grad():
+        toy.method.prepare(phase, toy.bag_pass, torch.Generator().manual_seed(0))
+    toy.method.train()
+    return optimizer
+
+
+def padded(bag: Bag, count: int = 3) -> Bag:
+    """The same bags with boxes that are not there, at places that a real box could have."""
+    places = torch.tensor([0.1, 0.2, 0.7, 0.9]).expand(*bag.boxes.shape[:2], count, 4)
+    absent = torch.zeros(*bag.mask.shape[:2], count, dtype=torch.bool)
+    return replace(bag, boxes=torch.cat([bag.boxes, places], dim=2), mask=torch.cat([bag.mask, absent], dim=2))
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 12])
+@pytest.mark.parametrize("case", CASES)
+def test_the_plan_spends_the_budget(case: str, epochs: int, tiny: "Tiny", toy: "MakeToy") -> None:
+    method, more = CASES[case]
+    plan = toy(method, **more, **{"train.epochs": epochs}).method.plan()
+    assert isinstance(plan, tuple)
+    assert all(isinstance(phase, Phase) for phase in plan)
+    assert sum(phase.epochs for phase in plan if phase.counts) == epochs
+
+
+def test_phases_name_groups_that_exist(toy_of_each: "Toy") -> None:
+    groups = {group["name"] for group in toy_of_each.method.param_groups()}
+    for phase, _ in phases(toy_of_each):
+        assert phase.lr
+        assert set(phase.lr) <= groups
+
+
+def test_groups_hold_each_trained_parameter_once(toy_of_each: "Toy") -> None:
+    found = [p for group in toy_of_each.method.param_groups() for p in group["params"]]
+    assert len({id(p) for p in found}) == len(found)
+    trained = {id(p) for p in toy_of_each.method.parameters() if p.requires_grad}
+    assert {id(p) for p in found} == trained
+
+
+def test_a_step_trains_what_the_phase_names_and_nothing_else(toy_of_each: "Toy") -> None:
+    toy = toy_of_each
+    for phase, bag in phases(toy):
+        optimizer = prepare(toy, phase)
+        losses = toy.method.step(bag, phase)
+        assert losses
+        for loss in losses.values():
+            assert loss.shape == ()
+            assert math.isfinite(float(loss.detach()))
+        toy.method.zero_grad(set_to_none=True)
+        torch.autograd.backward(torch.stack(list(losses.values())).sum())
+        for group in optimizer.param_groups:
+            touched = [p for p in group["params"] if p.grad is not None]
+            if group["name"] in phase.lr:
+                assert touched, f"{phase.name} leaves {group['name']} alone"
+                gradients = [p.grad.to_dense() for p in touched if p.grad is not None]
+                assert all(torch.isfinite(g).all() for g in gradients)
+                assert any(g.abs().sum() > 0 for g in gradients)
+            else:
+                assert touched == [], f"{phase.name} reaches {group['name']}"
+        assert all(p.grad is None for p in toy.method.network.trunk.parameters())
+
+
+def test_padding_changes_no_loss(toy_of_each: "Toy") -> None:
+    for phase, bag in phases(toy_of_each):
+        prepare(toy_of_each, phase)
+        with torch.no_grad():
+            plain, more = (toy_of_each.method.step(b, phase) for b in (bag, padded(bag)))
+        assert plain.keys() == more.keys()
+        for name in plain:
+            assert float(more[name]) == pytest.approx(float(plain[name]), rel=1e-5)
+
+
+def test_an_image_that_only_fills_up_a_bag_changes_no_loss(toy_of_each: "Toy") -> None:
+    for phase, bag in phases(toy_of_each):
+        absent = ~bag.mask.any(dim=2).flatten()  # (I,)
+        if phase.images_per_bag == 1 or bag.images is None:
+            continue
+        assert absent.any()  # the class of one image
+        prepare(toy_of_each, phase)
+        other = replace(bag, images=torch.where(absent[:, None, None, None], bag.images + 5, bag.images))
+        with torch.no_grad():
+            first, second = (toy_of_each.method.step(b, phase) for b in (bag, other))
+        assert {n: float(v) for n, v in first.items()} == pytest.approx({n: float(v) for n, v in second.items()})
+
+
+def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
+    for phase, _ in phases(toy_of_each):
+        prepare(toy_of_each, phase)
+    toy_of_each.method.eval()
+    bag = toy_of_each.batches(1)[0]
+    assert not bag.mask.all()
+    with torch.no_grad():
+        seen, with_padding = toy_of_each.method.inspect(bag), toy_of_each.method.inspect(padded(bag))
+    count = len(toy_of_each.labels)
+    assert seen.probabilities.shape == (count, 3)
+    assert torch.allclose(seen.probabilities.sum(dim=1), torch.ones(count))
+    for score in (seen.label_score, seen.background_score):
+        assert score.shape == (count,)
+        assert ((score >= 0) & (score <= 1)).all()
+    assert torch.allclose(seen.weights.sum(dim=1), torch.ones(count))
+    assert (seen.weights >= 0).all()
+    assert (seen.weights[~bag.mask[:, 0]] == 0).all()
+    assert all(value.shape == seen.weights.shape for value in seen.details.values())
+    assert torch.allclose(with_padding.weights[:, : seen.weights.shape[1]], seen.weights, atol=1e-6)
+    assert torch.allclose(with_padding.label_score, seen.label_score, atol=1e-6)
+
+
+def test_the_state_dict_holds_all_that_was_learnt(toy_of_each: "Toy") -> None:
+    toy = toy_of_each
+    for phase, bag in phases(toy):
+        optimizer = prepare(toy, phase)
+        torch.autograd.backward(torch.stack(list(toy.method.step(bag, phase).values())).sum())
+        optimizer.step()
+        toy.method.after_step()
+    twin = build_method(toy.config.with_settings({"seed": 7}), toy.labels, classes=3)
+    bag = toy.batches(1)[0]
+    with torch.no_grad():
+        assert not torch.equal(twin.eval().inspect(bag).probabilities, toy.method.eval().inspect(bag).probabilities)
+        twin.load_state_dict(toy.method.state_dict())
+        first, second = toy.method.inspect(bag), twin.inspect(bag)
+    assert torch.equal(first.probabilities, second.probabilities)
+    assert torch.equal(first.label_score, second.label_score)
+    assert torch.equal(first.weights, second.weights)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_prediction_is_the_same_for_all(name: str) -> None:
+    assert getattr(Method.predict, "__final__", False)
+    assert find_method(name).predict is Method.predict
+
+
+def test_an_unknown_method_is_told_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="plain, plain-roi, somnet"):
+        find_method("nope")
