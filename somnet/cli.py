@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.table import Table
 
 from somnet import __version__
@@ -166,10 +165,16 @@ def _plain(text: str) -> str:
     return escape(text)
 
 
+class _ConsoleHandler(logging.Handler):
+    """Log lines as they are, above a progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        progress_console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+
+
 def main() -> None:
     """Run the command line; errors that a user can mend are one line, without a traceback."""
-    handler = RichHandler(console=progress_console, show_path=False, show_level=False, markup=False, highlighter=None)
-    logging.getLogger("somnet").addHandler(handler)
+    logging.getLogger("somnet").addHandler(_ConsoleHandler())
     logging.getLogger("somnet").setLevel(logging.INFO)
     try:
         app()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,9 @@ TINY = {  # a run of a second
     "proposals.max_boxes": 4,
     "train.epochs": 4,
     "train.batch_size": 6,
+    "train.lr": 0.01,
+    "somnet.init_share": 0.4,
+    "somnet.joint_lr": 0.5,
     "somnet.memory.side": 3,
     "somnet.memory.init_epochs": 2,
 }
@@ -88,7 +92,7 @@ def data(photos: Photos, tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Tiny:
     """The settings of a run of a second, as a config or as flags."""
 
-    def config(self, method: str = "somnet", **more: object) -> Config:
+    def config(self, method: str = "somnet", **more: Any) -> Config:
         return Config().with_settings({**TINY, "method": method, **more})
 
     def flags(self) -> list[str]:

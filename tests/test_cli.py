@@ -287,9 +287,14 @@ def test_a_wrong_setting_is_one_line(
     assert named in one_line_error(cli("train", data, "--out", tmp_path / "run", *tiny.flags(), *words))
 
 
-def test_a_wrong_method_is_one_line_of_a_real_process(data: Path, tmp_path: Path) -> None:
-    done = in_a_process("train", data, "--out", tmp_path / "run", "--method", "nope")
-    assert one_line_error(done) == "error: there is no method 'nope': choose one of plain, plain-roi, somnet"
+def test_a_wrong_setting_is_one_line_of_a_real_process(data: Path) -> None:
+    done = in_a_process("propose", data, "--set", "proposals.boxes=3")
+    assert "proposals.boxes" in one_line_error(done)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_wrong_method_takes_no_folder(data: Path, cli: "Cli", tmp_path: Path) -> None:
+    one_line_error(cli("train", data, "--out", tmp_path / "run", "--method", "nope"))
     assert not (tmp_path / "run").exists()
 
 

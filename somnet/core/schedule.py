@@ -28,7 +28,13 @@ def algorithm_1(
     """The training process of the paper: one phase a line of its Algorithm 1, the loop unrolled by epochs."""
     initialise_cnn = Phase("init-cnn", init_epochs, init_lr, images_per_bag=images_per_bag)
     initialise_memory = Phase(
-        "init-memory", memory_epochs, memory_lr, images_per_bag=images_per_bag, needs_images=False, counts=False
+        "init-memory",
+        memory_epochs,
+        memory_lr,
+        anneal=(0.0, 1.0),  # the map settles, as that of a SOM must
+        images_per_bag=images_per_bag,
+        needs_images=False,
+        counts=False,
     )
     joint = (
         Phase(

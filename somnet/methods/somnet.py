@@ -41,7 +41,7 @@ class SomNet(Method):
         init_epochs = max(1, round(settings.init_share * train.epochs))
         joint_epochs = train.epochs - init_epochs
         weighting = settings.weighting
-        memory_lr = {} if memory.kmeans else {"keys": memory.key_lr, "values": memory.value_lr}
+        memory_lr = {} if memory.kmeans else {"keys": memory.key_lr, "d": memory.d_lr, "r": memory.r_lr}
         return algorithm_1(
             init_epochs=init_epochs,
             memory_epochs=0 if memory.kmeans else memory.init_epochs,
@@ -84,9 +84,9 @@ class SomNet(Method):
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN, and the memory by plain SGD."""
         plain_sgd = {"momentum": 0.0, "weight_decay": 0.0}
-        keys = {"name": "keys", "params": [self.memory.keys], **plain_sgd}
-        values = {"name": "values", "params": [self.memory.d, self.memory.r], **plain_sgd}
-        return [*super().param_groups(), keys, values]
+        memory = {"keys": self.memory.keys, "d": self.memory.d, "r": self.memory.r}
+        groups = ({"name": name, "params": [parameter], **plain_sgd} for name, parameter in memory.items())
+        return [*super().param_groups(), *groups]
 
     def weigh(self, rois: Tensor, bag: Bag) -> dict[str, Tensor]:
         """Eq. 10 for ROI features (B, N, F): weight, and the slot and scores that it is made of, each (B, N)."""

@@ -38,14 +38,13 @@ def phases(toy: "Toy") -> list[tuple[Phase, Bag]]:
     ]
 
 
-def prepare(toy: "Toy", phase: Phase) -> torch.optim.Optimizer:
-    optimizer = make_optimizer(toy.method, toy.config.train)
-    enter_phase(optimizer, phase)
+def prepare(toy: "Toy", phase: Phase, optimizer: torch.optim.Optimizer | None = None) -> None:
+    if optimizer is not None:
+        enter_phase(optimizer, phase)
     toy.method.eval()
     with torch.no_grad():
         toy.method.prepare(phase, toy.bag_pass, torch.Generator().manual_seed(0))
     toy.method.train()
-    return optimizer
 
 
 def padded(bag: Bag, count: int = 3) -> Bag:
@@ -81,8 +80,9 @@ def test_groups_hold_each_trained_parameter_once(toy_of_each: "Toy") -> None:
 
 def test_a_step_trains_what_the_phase_names_and_nothing_else(toy_of_each: "Toy") -> None:
     toy = toy_of_each
+    optimizer = make_optimizer(toy.method, toy.config.train)
     for phase, bag in phases(toy):
-        optimizer = prepare(toy, phase)
+        prepare(toy, phase, optimizer)
         losses = toy.method.step(bag, phase)
         assert losses
         for loss in losses.values():
@@ -142,6 +142,9 @@ def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
     assert torch.allclose(seen.weights.sum(dim=1), torch.ones(count))
     assert (seen.weights >= 0).all()
     assert (seen.weights[~bag.mask[:, 0]] == 0).all()
+    assert bag.mask[:, 0].gather(1, seen.best[:, None]).all()  # a box that is there
+    assert (seen.weights.gather(1, seen.best[:, None]) > 0).all()  # and that was kept
+    assert torch.equal(with_padding.best, seen.best)
     assert all(value.shape == seen.weights.shape for value in seen.details.values())
     assert torch.allclose(with_padding.weights[:, : seen.weights.shape[1]], seen.weights, atol=1e-6)
     assert torch.allclose(with_padding.label_score, seen.label_score, atol=1e-6)
@@ -149,8 +152,9 @@ def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
 
 def test_the_state_dict_holds_all_that_was_learnt(toy_of_each: "Toy") -> None:
     toy = toy_of_each
+    optimizer = make_optimizer(toy.method, toy.config.train)
     for phase, bag in phases(toy):
-        optimizer = prepare(toy, phase)
+        prepare(toy, phase, optimizer)
         torch.autograd.backward(torch.stack(list(toy.method.step(bag, phase).values())).sum())
         optimizer.step()
         toy.method.after_step()

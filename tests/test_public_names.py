@@ -1,0 +1,26 @@
+"""The names that the package promises."""
+
+import subprocess
+import sys
+
+import pytest
+
+import somnet
+
+
+def test_the_names_are_sorted_and_can_be_imported() -> None:
+    assert somnet.__all__ == sorted(somnet.__all__)
+    for name in somnet.__all__:
+        assert getattr(somnet, name).__name__ == name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nope"):
+        _ = somnet.nope
+
+
+@pytest.mark.parametrize("code", ["import somnet", "from somnet import Config, SomnetError", "import somnet.cli"])
+def test_torch_is_not_loaded_before_it_is_needed(code: str) -> None:
+    script = f"{code}; import sys; print(*[name for name in ('torch', 'timm', 'cv2') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip() == ""
