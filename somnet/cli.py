@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from somnet import __version__
@@ -26,7 +27,9 @@ DataArgument = Annotated[
 ]
 RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
-WorkersOption = Annotated[int | None, typer.Option(min=0, help="Data-loading processes; by default one a core.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=0, help="Data-loading processes; by default what the network leaves free.")
+]
 ConfigOption = Annotated[Path | None, typer.Option(help="TOML file with settings that differ from the defaults.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting; may be repeated.")]
 
@@ -43,13 +46,12 @@ def doctor() -> None:
     """Check this machine: versions, EdgeBoxes, GPU, offline weights, disk; each with the fix."""
     from somnet.doctor import checks
 
-    table = Table("", "check", "found", "fix", box=None, pad_edge=False)
     results = checks()
     for check in results:
-        table.add_row(
-            "[green]ok[/]" if check.good else "[red]no[/]", check.name, check.found, "" if check.good else check.fix
-        )
-    console.print(table)
+        mark = "[green]ok[/]" if check.good else "[red]no[/]"
+        console.print(f"{mark}  {check.name}: {escape(check.found)}", highlight=False, soft_wrap=True)
+        if not check.good:
+            console.print(f"    fix: {escape(check.fix)}", highlight=False, soft_wrap=True)
     if not all(check.good for check in results if check.needed):
         raise typer.Exit(1)
 
@@ -62,6 +64,7 @@ def propose(
     from somnet.config import load_config
     from somnet.data.proposals import scan
     from somnet.data.sources import open_source
+    from somnet.files import display_name
     from somnet.training.signals import stopping_signals
 
     settings = load_config(config, set_ or ())
@@ -69,15 +72,11 @@ def propose(
     with stopping_signals():
         found = scan(index, settings.proposals, workers)
     rows = found.readable()
-    console.print(
-        f"{len(rows)} images with {found.counts[rows].sum()} boxes; {len(index) - len(rows)} unreadable files"
-    )
-    names = index.column("file_name")
-    for row, reason in enumerate(found.reasons):
+    bad = len(index) - len(rows)
+    console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
+    for name, reason in zip(index.column("file_name"), found.reasons, strict=True):
         if reason is not None:
-            from somnet.files import display_name
-
-            console.print(f"  {display_name(names[row])}: {reason}", markup=False, highlight=False)
+            console.print(f"  {display_name(name)}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -128,7 +127,7 @@ def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", wo
     result = Run(run).evaluate(data, device=device, workers=workers)
     table = Table("class", "top-1 %", box=None, pad_edge=False)
     for name, accuracy in result.per_class.items():
-        table.add_row(_plain(name), f"{100 * accuracy:.2f}")
+        table.add_row(escape(name), f"{100 * accuracy:.2f}")
     console.print(table)
     console.print(f"top-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
 
@@ -145,7 +144,7 @@ def predict(
     from somnet.run import Run
 
     count, bad = write_predictions(Run(run).predict(image_files(images), device=device), out)
-    console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False)
+    console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -157,12 +156,6 @@ def demo(
     from somnet.demo import parse_seeds, run_demo
 
     run_demo(out, parse_seeds(seeds))
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 class _ConsoleHandler(logging.Handler):
@@ -179,7 +172,7 @@ def main() -> None:
     try:
         app()
     except TrainingStopped as stopped:
-        progress_console.print(str(stopped), markup=False)
+        progress_console.print(str(stopped), markup=False, soft_wrap=True)
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)

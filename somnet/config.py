@@ -48,7 +48,7 @@ class MemoryConfig(Section):
     key_lr: Rate = 0.5
     d_lr: Rate = 0.01
     r_lr: Rate = 0.001  # lower: a row of R spreads over many slots, is short, and so has a steep cosine
-    init_epochs: Annotated[int, Field(ge=0)] = 10
+    init_epochs: Count = 10  # over features that are computed once
     detach: bool = True  # False: the memory loss trains the CNN too
     kmeans: bool = False  # True: K-means at the start of each joint epoch instead of the trained memory
 
@@ -75,7 +75,7 @@ class SomnetConfig(Section):
     """What only SOMNet needs."""
 
     images_per_bag: Count = 2  # the paper's n_g
-    init_share: Share = 0.1  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
+    init_share: Share = 0.15  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
     joint_lr: Rate = 0.05  # learning rate of the joint phase, relative to that of the initialisation
     memory: MemoryConfig = MemoryConfig()
     weighting: WeightingConfig = WeightingConfig()

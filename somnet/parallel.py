@@ -24,7 +24,7 @@ def on_all_cores(
     work: Callable[[T], R], tasks: Sequence[T], workers: int | None = None, *, in_order: bool = True
 ) -> Iterator[list[R]]:
     """Results of the tasks in chunks, computed by a process a core; `in_order=False` gives them as they are done."""
-    count = workers or os.cpu_count() or 1
+    count = (os.cpu_count() or 1) if workers is None else max(1, workers)
     start = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  # scripts need no __main__ guard
     chunks = [tasks[i : i + TASKS_AT_ONCE] for i in range(0, len(tasks), TASKS_AT_ONCE)]
     cv2.setNumThreads(1)  # before the fork: a process a core is enough, and a child could not end inherited threads

@@ -19,8 +19,8 @@ from somnet.config import Config, load_config
 from somnet.data.maps import MapStore
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
-from somnet.errors import RunError
-from somnet.files import write_json, write_text
+from somnet.errors import ConfigError, RunError
+from somnet.files import display_name, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.progress import duration
@@ -58,22 +58,37 @@ def train(
     keep_memory()
     config = config or Config()
     data, out = Path(data), next_run_folder() if out is None else Path(out)
-    find_method(config.method)
-    _claim(out, config, resume=resume, overwrite=overwrite)
-    with _logging_to(out / "train.log"), stopping_signals():
-        if resume and (out / SUMMARY).is_file():
-            log.info("%s is finished already", out)
-        else:
-            _train(data, config, out, choose_device(device), workers)
+    _check_free(out, config, resume=resume, overwrite=overwrite)
+    if resume and (out / SUMMARY).is_file():
+        log.info("%s is finished already", out)
+    else:
+        with stopping_signals():
+            _train(data, config, out, choose_device(device), workers, anew=overwrite)
     return Run(out)
 
 
-def _train(data_path: Path, config: Config, out: Path, device: str, workers: int | None) -> None:
+def _train(path: Path, config: Config, out: Path, device: str, workers: int | None, *, anew: bool) -> None:
+    """Nothing is written to the run folder before data and model are known to be good."""
     began = time.monotonic()
-    data = open_dataset(data_path, config, workers)
+    find_method(config.method)
+    data = open_dataset(path, config, workers)
     proposed = time.monotonic()
-    _check_same_data(out, data)
     method = build_method(config, data.train.labels, len(data.classes)).to(device)
+    _begin(out, config, data, anew=anew)
+    with _logging_to(out / "train.log"):
+        _train_and_score(data, method, config, out, device, workers, began, proposed)
+
+
+def _train_and_score(
+    data: DataSet,
+    method: Method,
+    config: Config,
+    out: Path,
+    device: str,
+    workers: int | None,
+    began: float,
+    proposed: float,
+) -> None:
     network = method.network
     for line in describe(data, max(phase.images_per_bag for phase in method.plan())):
         log.info(line)
@@ -191,13 +206,13 @@ def next_run_folder(base: Path = Path("runs")) -> Path:
     return base / str(number)
 
 
-def _claim(out: Path, config: Config, *, resume: bool, overwrite: bool) -> None:
-    """Make the run folder ours, without ever deleting what is not a run's."""
+def _check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that holds something else, or a run that was not meant."""
     if resume and overwrite:
         raise RunError("--resume and --overwrite contradict each other: give one of them")
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file: give another --out")
-    is_run = (out / CONFIG).is_file()
+    is_run = _is_run(out)
     if is_run and resume:
         begun_with = load_config(out / CONFIG)
         if begun_with.hash() != config.hash():
@@ -209,10 +224,32 @@ def _claim(out: Path, config: Config, *, resume: bool, overwrite: bool) -> None:
             raise RunError(f"{out} exists and is no run of somnet: give another --out")
         if not overwrite:
             raise RunError(f"{out} exists: add --resume to go on, --overwrite to start anew, or give another --out")
+
+
+def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
+    """Make the run folder ours, or find it as it was left. Only what a run wrote is ever deleted."""
+    if anew:
         for name in OURS:
             (out / name).unlink(missing_ok=True)
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    fingerprint = data.fingerprint()
+    if (out / LAST).is_file() and (out / DATA).is_file():
+        before = json.loads((out / DATA).read_text(encoding="utf-8"))
+        if before.get("fingerprint") != fingerprint:
+            raise RunError(
+                f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
+            )
+    path = display_name(os.fsencode(os.path.abspath(data.path)))
+    write_json(out / DATA, {"path": path, "classes": data.classes, "fingerprint": fingerprint})
     write_text(out / CONFIG, config.to_toml())
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder is ours: its config.toml is one that somnet wrote."""
+    try:
+        return bool(load_config(folder / CONFIG))
+    except ConfigError:
+        return False
 
 
 def _differences(old: Config, new: Config) -> str:
@@ -229,26 +266,16 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _check_same_data(out: Path, data: DataSet) -> None:
-    """A resumed run must see the images it began with."""
-    fingerprint = data.fingerprint()
-    file = out / DATA
-    if file.is_file() and (out / LAST).is_file():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        if before.get("fingerprint") != fingerprint:
-            raise RunError(
-                f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
-            )
-    write_json(file, {"path": os.path.abspath(data.path), "classes": data.classes, "fingerprint": fingerprint})
-
-
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
     handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = log.level
     log.addHandler(handler)
+    log.setLevel(logging.INFO)
     try:
         yield
     finally:
+        log.setLevel(level)
         log.removeHandler(handler)
         handler.close()

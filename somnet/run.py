@@ -186,11 +186,15 @@ def choose_device(device: str) -> str:
     """`auto` is the GPU if there is one."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.device(device)
+    except RuntimeError:
+        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ... or auto") from None
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise RunError("--device cuda, but torch finds no GPU here: use --device cpu, or see somnet doctor")
     return device
 
 
 def worker_count(workers: int | None) -> int:
-    """Data-loading processes: by default one a core."""
-    return (os.cpu_count() or 1) if workers is None else workers
+    """Data-loading processes: by default one a core, less two that the network keeps busy itself."""
+    return max(0, (os.cpu_count() or 1) - 2) if workers is None else workers

@@ -115,8 +115,8 @@ class SelfOrganizingMemory(nn.Module):
         )[:slots]
         start = F.normalize(features[order].float(), dim=1)
         noise = torch.randn(start.shape, generator=generator) / start.shape[1] ** 0.5
-        copies = torch.arange(slots)[:, None] >= len(features)
-        self.keys.data.copy_(F.normalize(start + 0.1 * noise * copies, dim=1))
+        noise[: len(features)] = 0.0
+        self.keys.data.copy_(F.normalize(start + 0.1 * noise.to(start.device), dim=1))
 
     def set_clusters(self, keys: Tensor, slot: Tensor, label: Tensor) -> None:
         """Take given cluster centres, and the exact ratios of the bags that belong to them (SOMNet+K-means)."""

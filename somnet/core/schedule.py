@@ -26,7 +26,7 @@ def algorithm_1(
     images_per_bag: int,
 ) -> tuple[Phase, ...]:
     """The training process of the paper: one phase a line of its Algorithm 1, the loop unrolled by epochs."""
-    initialise_cnn = Phase("init-cnn", init_epochs, init_lr, images_per_bag=images_per_bag)
+    initialise_cnn = Phase("init-cnn", init_epochs, init_lr, anneal=(0.0, 1.0), images_per_bag=images_per_bag)
     initialise_memory = Phase(
         "init-memory",
         memory_epochs,

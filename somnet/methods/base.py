@@ -45,8 +45,7 @@ class Method(nn.Module, ABC):
 
     def param_groups(self) -> list[dict[str, Any]]:
         """Named parameter groups; a phase sets the learning rate of each by its name."""
-        parameters = [p for p in self.network.parameters() if p.requires_grad]
-        return [{"name": "network", "params": parameters}]
+        return [{"name": "network", "params": [*self.network.tail.parameters(), *self.network.classifier.parameters()]}]
 
     def inspect(self, bag: Bag) -> Inspection:
         """What the method thinks of single images (G = 1). By default: the classifier's probability of the label."""

@@ -36,6 +36,7 @@ from somnet.types import Bag, Losses, Phase
 
 log = logging.getLogger("somnet")
 
+COUNT = "steps"  # beside the sums of the losses: how many steps they are of
 MOST_BAD_STEPS = 3  # losses in a row that are no numbers before the run gives up
 
 
@@ -89,6 +90,7 @@ class Trainer:
                     self._epoch(phase, stop, advance)
                 self.at.phase, self.at.epoch = self.at.phase + 1, 0
                 self._save()
+                stop.check()
         return self.at
 
     def _enter(self, phase: Phase, resumed: dict[str, Tensor] | None) -> None:
@@ -99,7 +101,7 @@ class Trainer:
         self.method.eval()
         with torch.no_grad():
             self.method.prepare(phase, self._bag_pass, generator)
-        if resumed is not None:  # what prepare() started anew had moved on
+        if resumed is not None and (self.at.epoch or self.at.step):  # what prepare() started anew had moved on
             self._restore(resumed)
 
     def _epoch(self, phase: Phase, stop: StopFlag, advance: Callable[..., None]) -> None:
@@ -112,7 +114,7 @@ class Trainer:
         for bag in load(batches, workers, skip=self.at.step):
             progress = (self.at.epoch + self.at.step / len(batches)) / phase.epochs
             losses = self._step(bag.to(self.device), phase, progress)
-            for name, loss in losses.items():
+            for name, loss in {**losses, COUNT: float(bool(losses))}.items():
                 self.at.sums[name] = self.at.sums.get(name, 0.0) + loss
             self.at.step += 1
             self.at.seconds = time.monotonic() - began
@@ -149,7 +151,8 @@ class Trainer:
 
     def _close_epoch(self, phase: Phase, steps: int) -> None:
         row: dict[str, Any] = {"phase": phase.name, "epoch": self.at.epoch, "epochs": phase.epochs, "steps": steps}
-        row |= {f"loss/{name}": value / steps for name, value in sorted(self.at.sums.items())}
+        counted = self.at.sums.pop(COUNT, 0.0) or 1.0
+        row |= {f"loss/{name}": value / counted for name, value in sorted(self.at.sums.items())}
         row |= {f"lr/{name}": rate for name, rate in learning_rates(phase, (self.at.epoch + 1) / phase.epochs).items()}
         if phase.keep is not None:
             row["keep"] = phase.keep

@@ -110,7 +110,7 @@ def test_bad_files_have_reasons(folder: Path) -> None:
     assert result.reasons[1] == "not an image"
     assert result.reasons[2] == "the file is empty"
     assert "No such file" in (result.reasons[3] or "")
-    assert "directory" in (result.reasons[4] or "")
+    assert "not a regular file" in (result.reasons[4] or "")
     assert result.keys[3] is None
     assert result.readable().tolist() == [0]
 

@@ -113,6 +113,8 @@ def _problem(real_root: str, name: Any, label: str | None) -> str | None:
         return "the row has no label: fill it in"
     if "\0" in name:
         return "the file name holds a zero byte: mend it"
+    if os.fsdecode(_bytes(name)) != name:
+        return "the file name holds characters that no file can have: mend it"
     real = os.path.realpath(os.path.join(real_root, os.fsdecode(_bytes(name))))  # follows links, too
     if os.path.isabs(name) or os.path.commonpath([real, real_root]) != real_root:
         return OUTSIDE
