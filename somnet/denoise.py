@@ -42,16 +42,19 @@ def inspect_images(
     batches = BagBatches(each_image_once(index.labels()), batch_size, inputs, None, seed=None)
     method.eval()
     images, regions = [], []
+    copies = scan.copies()
     with torch.no_grad(), track("scoring images", len(index)) as advance:
         for bag in load(batches, workers):
-            image_rows, region_rows = _describe(method, bag.to(device), index, scan)
+            image_rows, region_rows = _describe(method, bag.to(device), index, scan, copies)
             images.append(image_rows)
             regions.append(region_rows)
             advance(len(bag.label))
     return pa.concat_tables(images), pa.concat_tables(regions)
 
 
-def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Table, pa.Table]:
+def _describe(
+    method: Method, bag: Bag, index: Index, scan: Scan, copies: NDArray[np.bool_]
+) -> tuple[pa.Table, pa.Table]:
     seen = method.inspect(bag)
     rows = bag.index[:, 0].cpu().numpy()  # (I,)
     weights = seen.weights.cpu().numpy()  # (I, P)
@@ -83,6 +86,7 @@ def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Ta
             "background_score": background_score,
             "is_unreadable_issue": np.zeros(len(rows), bool),
             "unreadable_reason": pa.nulls(len(rows), pa.string()),
+            "is_near_duplicate_issue": copies[rows],
             "winner_slot": of_best("slot", pa.int32()),
             "d_score": of_best("d", pa.float32()),
             "r_score": of_best("r", pa.float32()),
@@ -131,6 +135,7 @@ def with_unreadable(images: pa.Table, names: list[str], labels: list[str | None]
         "is_background_issue": [False] * len(names),
         "is_unreadable_issue": [True] * len(names),
         "unreadable_reason": reasons,
+        "is_near_duplicate_issue": [False] * len(names),
     }
     columns = [
         pa.array(known[field.name], field.type) if field.name in known else pa.nulls(len(names), field.type)

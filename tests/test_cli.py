@@ -30,6 +30,7 @@ COLUMNS = [
     "background_score",
     "is_unreadable_issue",
     "unreadable_reason",
+    "is_near_duplicate_issue",
     "winner_slot",
     "d_score",
     "r_score",

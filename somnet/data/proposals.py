@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import stat
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,11 @@ class Scan:
     def readable(self) -> NDArray[np.int64]:
         """Rows that can be used."""
         return np.flatnonzero([reason is None for reason in self.reasons])
+
+    def copies(self) -> NDArray[np.bool_]:
+        """Rows whose file has the same content as another row's."""
+        times = Counter(self.keys)
+        return np.array([key is not None and times[key] > 1 for key in self.keys], bool)
 
     def take(self, rows: NDArray[np.int64]) -> "Scan":
         """Some rows."""

@@ -121,10 +121,14 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
     """Some bags of different classes, with the weights that the last epoch would give them."""
     size = method.settings.images_per_bag
     drawn = draw_bags(data.train.labels, size, np.random.default_rng(run.config.seed))
-    first = [int(np.flatnonzero(drawn.label == label)[0]) for label in np.unique(drawn.label)][:BAGS_SHOWN]
+    truth = data.train.index.column("true_label")
+    given = data.train.labels
+    right = np.array([true is None or true == data.classes[given[row]] for row, true in enumerate(truth)])
+    share = right[drawn.index].mean(axis=1)
+    telling = np.argsort(np.abs(share - 0.5), kind="stable")  # where the truth is known, bags of right and wrong images
+    first = [int(telling[drawn.label[telling] == label][0]) for label in np.unique(drawn.label)][:BAGS_SHOWN]
     chosen = BagList(drawn.index[first], drawn.label[first], drawn.present[first])
     keep = method.settings.weighting.keep_last
-    truth = data.train.index.column("true_label")
     views = []
     for bag in _bags(data.train, run, chosen):
         assert bag.images is not None

@@ -256,3 +256,9 @@ def test_new_files_join_the_cache(folder: Path) -> None:
     scan(index_of(folder, "a.png"), CONFIG, workers=1)
     scan(index_of(folder, "a.png", "b.png"), CONFIG, workers=1)
     assert len(parts()) == 2
+
+
+def test_copies_are_known(folder: Path) -> None:
+    shutil.copy(folder / "a.png", folder / "copy.png")
+    result = scan(index_of(folder, "a.png", "copy.png", "text.jpg", "gone.jpg"), CONFIG, workers=1)
+    assert result.copies().tolist() == [True, True, False, False]
