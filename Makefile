@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-long lint benchmarks clean
+.PHONY: demo test test-long lint clean
 
 demo: .venv/ready  ## set up, then train plain and somnet on the embedded toy web
 	$(BIN)/somnet demo --out demo
@@ -26,4 +26,4 @@ lint: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv build demo runs *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

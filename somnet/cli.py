@@ -65,11 +65,11 @@ def propose(
     from somnet.data.proposals import scan
     from somnet.data.sources import open_source
     from somnet.files import display_name
-    from somnet.training.signals import stopping_signals
+    from somnet.training.signals import AGAIN, stopping_signals
 
     settings = load_config(config, set_ or ())
     index = open_source(data)
-    with stopping_signals():
+    with stopping_signals(AGAIN):
         found = scan(index, settings.proposals, workers)
     rows = found.readable()
     bad = len(index) - len(rows)

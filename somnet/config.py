@@ -96,7 +96,7 @@ class Config(Section):
     """Everything that determines a run, together with the data."""
 
     method: str = "somnet"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     train: TrainConfig = TrainConfig()

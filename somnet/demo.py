@@ -11,11 +11,12 @@ from rich.table import Table
 
 from somnet.config import Config
 from somnet.data.demo import write_demo
-from somnet.errors import ConfigError
+from somnet.errors import ConfigError, RunError, TrainingStopped
 from somnet.files import write_json
 from somnet.pipeline import train
 from somnet.report.pictures import draw_data, draw_run
 from somnet.run import SUMMARY, Run
+from somnet.training.signals import AGAIN
 
 log = logging.getLogger("somnet")
 
@@ -41,7 +42,14 @@ def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
         for method in METHODS:
             config = Config(method=method, seed=seed)
             folder = out / "runs" / f"{method}-seed{seed}"
-            results.append(train(data, config, out=folder, resume=True).summary)
+            try:
+                results.append(train(data, config, out=folder, resume=True).summary)
+            except TrainingStopped as stopped:
+                raise TrainingStopped(f"stopped, what is done is kept: {AGAIN}", stopped.exit_code - 128) from None
+            except RunError as error:
+                raise RunError(
+                    f"{folder} is of another version ({error}): delete {out}, or give another --out"
+                ) from None
     write_json(out / SUMMARY, {"results": results})
     shown = Run(out / "runs" / f"somnet-seed{seeds[0]}")
     pictures = [*draw_data(out / "data" / f"seed{seeds[0]}", out), *draw_run(shown, out)]

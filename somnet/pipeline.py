@@ -5,7 +5,6 @@ import copy
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from somnet.config import Config, load_config
 from somnet.data.maps import MapStore
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
-from somnet.errors import ConfigError, RunError
+from somnet.errors import RunError
 from somnet.files import display_name, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
@@ -32,6 +31,7 @@ from somnet.run import (
     Run,
     build_method,
     choose_device,
+    loading_processes,
     measure,
     worker_count,
 )
@@ -41,7 +41,7 @@ from somnet.training.signals import stopping_signals
 
 log = logging.getLogger("somnet")
 
-OURS = (CONFIG, DATA, SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet")
+OURS = (SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet")
 
 
 def train(
@@ -58,6 +58,8 @@ def train(
     keep_memory()
     config = config or Config()
     data, out = Path(data), next_run_folder() if out is None else Path(out)
+    if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
+        raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
     _check_free(out, config, resume=resume, overwrite=overwrite)
     if resume and (out / SUMMARY).is_file():
         log.info("%s is finished already", out)
@@ -112,11 +114,11 @@ def _train_and_score(
         getattr(inputs, "boxes"),  # noqa: B009
         out,
         device=device,
-        workers=0 if network.frozen_trunk else count,
+        workers=loading_processes(network, count),
         evaluate=lambda: test.top1 if (test := on_test()) else None,
     )
     trainer.run(resume=True)
-    trained = time.monotonic()
+    earlier, trained = trainer.earlier_seconds, time.monotonic()
     test = on_test()
     images, regions = inspect_images(
         method,
@@ -125,7 +127,7 @@ def _train_and_score(
         inputs,
         batch_size=FORWARD_IMAGES,
         device=device,
-        workers=0 if network.frozen_trunk else count,
+        workers=loading_processes(network, count),
     )
     truth = against_truth(images, data.train.index, data.train.scan)
     bad = [file for file in data.unreadable if file.split == "train"]
@@ -149,8 +151,8 @@ def _train_and_score(
         "seconds": {
             "propose": round(proposed - began, 2),
             "features": round(mapped - proposed, 2),
-            "train": round(trained - mapped, 2),
-            "total": round(time.monotonic() - began, 2),
+            "train": round(earlier + trained - mapped, 2),
+            "total": round(earlier + time.monotonic() - began, 2),
         },
     }
     write_json(out / SUMMARY, summary)
@@ -175,7 +177,8 @@ def estimate_seconds(data: DataSet, method: Method, config: Config, device: str)
     """Rough time of the work ahead, from one small step measured here."""
     network = copy.deepcopy(method.network).train()
     parts = [data.train] + ([data.test] if data.test else [])
-    pixels = torch.zeros(16, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
+    few = min(16, config.train.batch_size)
+    pixels = torch.zeros(few, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
     with torch.no_grad():
         prepared = network.prepare(pixels)
         forward = _seconds(lambda: network.prepare(pixels)) / len(pixels)
@@ -229,9 +232,8 @@ def _check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> 
 def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
     """Make the run folder ours, or find it as it was left. Only what a run wrote is ever deleted."""
     if anew:
-        for name in OURS:
+        for name in (str(LAST), *OURS):
             (out / name).unlink(missing_ok=True)
-        shutil.rmtree(out / "checkpoints", ignore_errors=True)
     fingerprint = data.fingerprint()
     if (out / LAST).is_file() and (out / DATA).is_file():
         before = json.loads((out / DATA).read_text(encoding="utf-8"))
@@ -245,10 +247,10 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether a folder is ours: its config.toml is one that somnet wrote."""
+    """Whether a folder is ours: it has the data.json that only a run has."""
     try:
-        return bool(load_config(folder / CONFIG))
-    except ConfigError:
+        return "fingerprint" in json.loads((folder / DATA).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
         return False
 
 

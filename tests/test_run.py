@@ -23,7 +23,7 @@ from somnet.methods.somnet import SomNet
 from somnet.pipeline import next_run_folder
 from somnet.run import Run, choose_device
 from somnet.training.checkpoint import LAST, load_checkpoint
-from somnet.training.signals import ADVICE
+from somnet.training.signals import GO_ON
 from somnet.types import Bag, Losses, Phase
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def test_a_killed_process_can_be_resumed(
         _ = Run(tmp_path / "run").summary
     somnet.train(data, config, out=tmp_path / "run", workers=0, resume=True)
     Result.of(tmp_path / "run").must_equal(expected)
-    assert (ADVICE in done.stderr) is (number != signal.SIGKILL)
+    assert (GO_ON in done.stderr) is (number != signal.SIGKILL)
 
 
 def test_workers_do_not_change_the_weights(data: Path, tiny: "Tiny", tmp_path: Path) -> None:

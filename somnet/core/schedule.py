@@ -7,7 +7,7 @@ from somnet.types import Phase
 
 def curriculum(first: float, last: float, step: float, epochs: int) -> tuple[float, ...]:
     """p of each joint epoch: from `first` to `last` in steps, spread evenly over the epochs."""
-    steps = round((last - first) / step) if last > first else 0
+    steps = max(1, round((last - first) / step)) if last > first else 0
     values = [min(first + step * i, last) for i in range(steps)] + [last]
     if epochs == 1:
         return (values[0],)

@@ -1,6 +1,6 @@
 """Which images form which bag, and the bags themselves."""
 
-import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -93,7 +93,7 @@ class PixelInputs:
             image = read_picture(self.index.path(row), at_least=self.side).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
-            raise DataError(f"{name} could be read before but not now: {error}: restore it, then --resume") from None
+            raise DataError(f"{name} could be read before but not now: {error}: restore it and go on") from None
         boxes, mask = self.boxes(row)
         if seed is None:
             return to_square(image, self.side), boxes, mask
@@ -156,12 +156,15 @@ def load(batches: BagBatches, workers: int, skip: int = 0) -> Iterator[Bag]:
     loader = DataLoader(batches, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=_start_worker)
     try:
         yield from loader
+    except DataError as error:  # comes with the worker's traceback in its message
+        raise DataError(str(error).strip().rsplit("DataError: ", 1)[-1]) from None
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise DataError(f"a data worker died ({error}): run again with --resume, or with --workers 0") from None
+        raise DataError(f"a data worker died ({error}): run the same command again, or with --workers 0") from None
 
 
 def _start_worker(_: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"

@@ -26,9 +26,11 @@ def edge_boxes(image: Image.Image, *, max_boxes: int, min_area: float, edge_side
     longest side of `edge_side` pixels. There may be fewer than `max_boxes`, or none.
     """
     _require_ximgproc()
+    if max_boxes == 0:
+        return np.zeros((0, 5), np.float32)
     small = _reduced(image, edge_side)
     edges, orientation = thinned_edges(np.asarray(small))  # (h, w), (h, w)
-    if max_boxes == 0 or not edges.any():
+    if not edges.any():
         return np.zeros((0, 5), np.float32)
     # A fresh object per image: it keeps state from one call to the next.
     finder = cv2.ximgproc.createEdgeBoxes(

@@ -87,7 +87,7 @@ def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Sc
         tasks = [(key, index.path(row)) for key, row in sorted(first_row.items(), key=lambda item: item[1])]
         with track("finding boxes", len(tasks)) as advance, _Parts(folder) as parts:
             for found in on_all_cores(_Propose(config), tasks, workers, in_order=False):
-                parts.add(found)
+                parts.add([row for row in found if row["reason"] is None])  # a bad file may be mended, or memory short
                 known.update((row["key"], row) for row in found)
                 advance(len(found))
     return _assemble(keys, reasons, known, config.max_boxes)

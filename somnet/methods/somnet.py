@@ -99,6 +99,10 @@ class SomNet(Method):
         weight = roi_weight(prototypical, area if use.a_score else one)
         return {"weight": weight * self._usable(bag), "slot": slot, "d": d, "r": r, "a": area}
 
+    def kept_weights(self, rois: Tensor, bag: Bag, keep: float) -> Tensor:
+        """The largest share `keep` of a bag's weights, normalised (B, N)."""
+        return normalise(keep_top(self.weigh(rois, bag)["weight"], self._usable(bag), keep))
+
     def _usable(self, bag: Bag) -> Tensor:
         """Mask (B, N) of the ROIs that may get weight."""
         mask = bag.mask.clone()
@@ -117,7 +121,7 @@ class SomNet(Method):
         rois = rois.reshape(len(bag.label), -1, rois.shape[-1])  # (B, N, F)
         with torch.no_grad():  # weights are constants of the step
             assert phase.keep is not None
-            weights = normalise(keep_top(self.weigh(rois, bag)["weight"], self._usable(bag), phase.keep))
+            weights = self.kept_weights(rois, bag, phase.keep)
         return bag_feature(weights, rois)
 
     def _cluster(self, phase: Phase, bag_pass: BagPass) -> None:

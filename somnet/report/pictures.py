@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from somnet.core.weighting import keep_top, normalise
 from somnet.data.bags import BagBatches, BagList, draw_bags, each_image_once, load
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
@@ -134,8 +133,7 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
         assert bag.images is not None
         features = method.network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
         rois = features.reshape(len(bag.label), -1, features.shape[-1])  # (B, N, F)
-        mask = bag.mask.flatten(1)
-        weights = normalise(keep_top(method.weigh(rois, bag)["weight"], mask, keep)).view(bag.mask.shape)  # (B, G, P)
+        weights = method.kept_weights(rois, bag, keep).view(bag.mask.shape)  # (B, G, P)
         for number, rows in enumerate(bag.index.tolist()):
             pictures = [read_picture(data.train.index.path(row)).image for row in rows]
             views.append(

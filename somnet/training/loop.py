@@ -75,10 +75,12 @@ class Trainer:
         self.optimizer = make_optimizer(method, config.train)
         self.at = Position()
         self.saved_at = time.monotonic()
+        self.earlier_seconds = 0.0  # of training before this session
 
     def run(self, resume: bool = False) -> Position:
         """Train from the start or from the last checkpoint to the end of the plan."""
         tensors = self._load() if resume and (self.out / LAST).exists() else None
+        self.earlier_seconds = sum(row["seconds"] for row in self.at.history) + self.at.seconds
         total = sum(phase.epochs * self._steps(phase) for phase in self.plan)
         with deferred_signals() as stop, track("training", total) as advance:
             advance(self._steps_done())

@@ -9,7 +9,8 @@ from types import FrameType
 from somnet.errors import TrainingStopped
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-ADVICE = "run the same command with --resume to go on"
+GO_ON = "run the same command with --out and --resume to go on"
+AGAIN = "run the same command again to go on"
 
 
 class StopFlag:
@@ -22,7 +23,7 @@ class StopFlag:
         """Raise if a signal came."""
         if self.signal_number is not None:
             name = signal.Signals(self.signal_number).name
-            raise TrainingStopped(f"stopped by {name}, everything is saved: {ADVICE}", self.signal_number)
+            raise TrainingStopped(f"stopped by {name}, everything is saved: {GO_ON}", self.signal_number)
 
 
 @contextlib.contextmanager
@@ -38,11 +39,11 @@ def deferred_signals() -> Iterator[StopFlag]:
 
 
 @contextlib.contextmanager
-def stopping_signals() -> Iterator[None]:
+def stopping_signals(advice: str = GO_ON) -> Iterator[None]:
     """Within this context a signal raises TrainingStopped at once: all work here is cached as it is done."""
 
     def stop(number: int, _: FrameType | None) -> None:
-        raise TrainingStopped(f"stopped by {signal.Signals(number).name}, what is done is kept: {ADVICE}", number)
+        raise TrainingStopped(f"stopped by {signal.Signals(number).name}, what is done is kept: {advice}", number)
 
     with _handling(stop):
         yield

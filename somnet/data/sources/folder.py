@@ -21,7 +21,7 @@ def read_folder(root: Path) -> Index:
     top = os.fsencode(root)
     folders = _folders(top)
     split_folders = [name for name in folders if name.lower() in SPLITS]
-    if b"train" in [name.lower() for name in split_folders]:
+    if split_folders and (len(split_folders) == len(folders) or b"train" in [name.lower() for name in split_folders]):
         parts = [(SPLITS[name.lower()], name) for name in split_folders]
     else:
         parts = [("train", b"")]
