@@ -15,6 +15,7 @@ from somnet.config import ProposalConfig
 from somnet.data import proposals
 from somnet.data.index import Index, make_index
 from somnet.data.proposals import Scan, scan
+from somnet.errors import UnreadableImage
 from somnet.evaluate import iou
 from somnet.files import cache_folder
 
@@ -189,11 +190,24 @@ def test_without_a_cache_pictures_are_read(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_second_scan_does_no_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = index_of(folder, "a.png", "b.png", "text.jpg")
+    index = index_of(folder, "a.png", "b.png")
     first = scan(index, CONFIG, workers=1)
     forbid_boxes(monkeypatch)
     forbid_reading(monkeypatch)
     assert same(first, scan(index, CONFIG, workers=1))
+
+
+def test_a_failure_is_not_remembered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory may have been short, or the disk away for a moment."""
+    index = index_of(folder, "a.png")
+
+    def fail(*_: object, **__: object) -> None:
+        raise UnreadableImage("not enough memory to decode it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("somnet.data.proposals.read_picture", fail)
+        assert scan(index, CONFIG, workers=1).reasons == ["not enough memory to decode it"]
+    assert scan(index, CONFIG, workers=1).reasons == [None]
 
 
 def test_a_renamed_copy_is_known_by_its_content(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
