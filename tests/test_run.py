@@ -296,3 +296,9 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
     assert choose_device("auto") == "cpu"
     with pytest.raises(SomnetError, match="cpu"):
         choose_device("cuda")
+
+
+def test_a_run_folder_inside_the_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="inside the data"):
+        somnet.train(tmp_path, out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

@@ -133,3 +133,11 @@ def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
 def test_order_is_that_of_the_names(tmp_path: Path) -> None:
     put(tmp_path, *(f"c/{i}.jpg" for i in (3, 1, 2)), "b/9.jpg")
     assert [name for *_, name in listing(tmp_path)] == ["b/9.jpg", "c/1.jpg", "c/2.jpg", "c/3.jpg"]
+
+
+def test_split_folders_count_without_a_train_folder(tmp_path: Path) -> None:
+    (tmp_path / "test" / "cat").mkdir(parents=True)
+    (tmp_path / "test" / "cat" / "1.jpg").touch()
+    index = open_source(tmp_path)
+    assert index.classes == ("cat",)
+    assert index.splits() == {"test"}
