@@ -148,9 +148,8 @@ def _some(items: list[str], between: str = ", ") -> str:
 def make_inputs(part: Part, network: Network, config: Config, *, device: str, workers: int) -> Inputs:
     """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached."""
     boxes = Boxes(part.scan)
-    pixels = PixelInputs(part.index, boxes, config.model.imgsz)
     if not network.frozen_trunk:
-        return pixels
+        return PixelInputs(part.index, boxes, config.model.imgsz)
     store = MapStore(network.trunk_fingerprint(), network.input_shape)
     missing = uncached(part, store)
     if len(missing):

@@ -15,6 +15,7 @@ import torch
 
 from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
+from somnet.data.bags import Boxes
 from somnet.data.maps import MapStore
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
@@ -111,7 +112,7 @@ def _train_and_score(
         config,
         data.train.labels,
         inputs,
-        getattr(inputs, "boxes"),  # noqa: B009
+        Boxes(data.train.scan),
         out,
         device=device,
         workers=loading_processes(network, count),
