@@ -8,19 +8,28 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from somnet.errors import ConfigError
-
-Share = Annotated[float, Field(gt=0, le=1)]
-Rate = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A part of the config: frozen, and unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+from somnet.settings import (
+    AdmilConfig,
+    AttendGroupsConfig,
+    ConfidentConfig,
+    Count,
+    CurriculumnetConfig,
+    DivideMixConfig,
+    DraeConfig,
+    ElrConfig,
+    MlntConfig,
+    MoproConfig,
+    PencilConfig,
+    Rate,
+    Section,
+    Share,
+    SlConfig,
+    SukhbaatarConfig,
+    TanakaConfig,
+)
 
 
 class ModelConfig(Section):
@@ -101,6 +110,19 @@ class Config(Section):
     proposals: ProposalConfig = ProposalConfig()
     train: TrainConfig = TrainConfig()
     somnet: SomnetConfig = SomnetConfig()
+    sukhbaatar: SukhbaatarConfig = SukhbaatarConfig()
+    drae: DraeConfig = DraeConfig()
+    attend_groups: AttendGroupsConfig = AttendGroupsConfig()
+    admil: AdmilConfig = AdmilConfig()
+    tanaka: TanakaConfig = TanakaConfig()
+    curriculumnet: CurriculumnetConfig = CurriculumnetConfig()
+    sl: SlConfig = SlConfig()
+    mlnt: MlntConfig = MlntConfig()
+    pencil: PencilConfig = PencilConfig()
+    elr: ElrConfig = ElrConfig()
+    divide_mix: DivideMixConfig = DivideMixConfig()
+    mopro: MoproConfig = MoproConfig()
+    confident: ConfidentConfig = ConfidentConfig()
 
     def hash(self) -> str:
         """Short fingerprint: two runs with the same one did the same work."""

@@ -184,7 +184,7 @@ def estimate_seconds(data: DataSet, method: Method, config: Config, device: str)
         prepared = network.prepare(pixels)
         forward = _seconds(lambda: network.prepare(pixels)) / len(pixels)
     step = _seconds(lambda: network(prepared).sum().backward()) / len(pixels)
-    passes = sum(phase.epochs for phase in method.plan() if phase.counts)
+    passes = sum(phase.epochs * phase.passes for phase in method.plan())
     seconds = passes * len(data.train) * step
     if network.frozen_trunk:
         store = MapStore(network.trunk_fingerprint(), network.input_shape)
@@ -243,7 +243,8 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
                 f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
             )
     path = display_name(os.fsencode(os.path.abspath(data.path)))
-    write_json(out / DATA, {"path": path, "classes": data.classes, "fingerprint": fingerprint})
+    found = {"path": path, "classes": data.classes, "images": len(data.train), "fingerprint": fingerprint}
+    write_json(out / DATA, found)
     write_text(out / CONFIG, config.to_toml())
 
 

@@ -78,7 +78,7 @@ class Run:
     def method(self) -> Method:
         """The trained method, with its memory if it has one."""
         tensors, _ = load_checkpoint(self.path / LAST)
-        method = build_method(self.config, np.zeros(0, np.int64), len(self.classes), pretrained=False)
+        method = build_method(self.config, np.zeros(self.data["images"], np.int64), len(self.classes), pretrained=False)
         state = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
         try:
             method.load_state_dict(state)

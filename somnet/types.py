@@ -51,7 +51,8 @@ class Phase:
     keep: float | None = None  # the paper's p: share of ROIs that keep their weight
     images_per_bag: int = 1
     needs_images: bool = True  # False: the method works on features it has prepared
-    counts: bool = True  # whether its epochs count as passes over the images
+    passes: float = 1.0  # of its images through a network with gradient, an epoch; budgets are compared by them
+    fresh: bool = False  # True: the optimiser's momentum starts anew, as for a new network
 
 
 @dataclass(frozen=True)

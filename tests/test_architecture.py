@@ -11,7 +11,7 @@ import somnet
 
 ROOT = Path(somnet.__file__).parent
 FLOORS = (
-    {"types", "errors", "config", "files", "progress", "allocator", "parallel"},
+    {"types", "errors", "settings", "config", "files", "progress", "allocator", "parallel"},
     {"core"},
     {"nn"},
     {"data"},

@@ -34,7 +34,7 @@ def algorithm_1(
         anneal=(0.0, 1.0),  # the map settles, as that of a SOM must
         images_per_bag=images_per_bag,
         needs_images=False,
-        counts=False,
+        passes=0.0,
     )
     joint = (
         Phase(

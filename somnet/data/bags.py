@@ -30,15 +30,21 @@ class BagList:
     present: NDArray[np.bool_]  # (B, G)
 
 
-def draw_bags(labels: NDArray[np.int64], images_per_bag: int, rng: np.random.Generator) -> BagList:
+def draw_bags(
+    labels: NDArray[np.int64],
+    images_per_bag: int,
+    rng: np.random.Generator,
+    rows: NDArray[np.int64] | None = None,
+) -> BagList:
     """Bags of one epoch, shuffled: every image in at least one bag, different images of one class in each.
 
     The last bag of a class is filled up with other images of the class; a class with fewer images than a bag holds
     has one bag, padded, and padding never gets weight.
     """
+    rows = np.arange(len(labels)) if rows is None else rows  # the images to draw from
     bags, present, bag_labels = [], [], []
-    for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
+    for label in np.unique(labels[rows]):
+        members = rng.permutation(rows[labels[rows] == label])
         real = np.ones((-(-len(members) // images_per_bag), images_per_bag), bool)
         missing = real.size - len(members)
         if len(members) >= images_per_bag:

@@ -7,9 +7,7 @@ clean. Every picture is drawn from its own seed, so the files do not depend on t
 
 from __future__ import annotations
 
-import csv
 import math
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from somnet.data.demo_things import CLUTTER, THINGS, Array, Brush, noise, tone
+from somnet.data.sources.manifest import write_manifest
 from somnet.parallel import on_all_cores
 from somnet.progress import track
 
@@ -391,9 +390,4 @@ def write_demo(
         for chunk in on_all_cores(partial(_write, root, seed), items, workers):
             rows.extend(chunk)
             advance(len(chunk))
-    part = root / "metadata.csv.part"
-    with part.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("file_name", "label", "split", "true_label", "true_box"))
-        table.writerows(rows)
-    os.replace(part, root / "metadata.csv")
+    write_manifest(root, rows)

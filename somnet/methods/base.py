@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from somnet.config import Config
@@ -35,6 +37,13 @@ class Method(nn.Module, ABC):
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Called before a phase starts or is resumed; a resume then restores all that is in the state dict."""
+
+    def rows(self, phase: Phase) -> NDArray[np.int64] | None:
+        """The training images that a prepared phase draws from, by number; None: all of them."""
+        return None
+
+    def leave(self, phase: Phase, bag_pass: BagPass) -> None:
+        """Called once when a phase has ended, in evaluation mode and without gradient."""
 
     def after_step(self) -> None:
         """Called after the optimiser's step: projections, moving averages."""

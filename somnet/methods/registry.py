@@ -6,8 +6,10 @@ from somnet.errors import ConfigError
 from somnet.methods.base import Method
 
 METHODS = {
+    "elr": "somnet.methods.elr:EarlyLearning",
     "plain": "somnet.methods.plain:Plain",
     "plain-roi": "somnet.methods.plain:PlainRoi",
+    "sl": "somnet.methods.sl:SymmetricCrossEntropy",
     "somnet": "somnet.methods.somnet:SomNet",
 }
 

@@ -81,8 +81,8 @@ class Trainer:
         """Train from the start or from the last checkpoint to the end of the plan."""
         tensors = self._load() if resume and (self.out / LAST).exists() else None
         self.earlier_seconds = sum(row["seconds"] for row in self.at.history) + self.at.seconds
-        total = sum(phase.epochs * self._steps(phase) for phase in self.plan)
-        with deferred_signals() as stop, track("training", total) as advance:
+        expected = [phase.epochs * self._steps(phase) for phase in self.plan]
+        with deferred_signals() as stop, track("training", sum(expected)) as advance:
             advance(self._steps_done())
             while self.at.phase < len(self.plan):
                 phase = self.plan[self.at.phase]
@@ -90,6 +90,8 @@ class Trainer:
                 tensors = None
                 while self.at.epoch < phase.epochs:
                     self._epoch(phase, stop, advance)
+                self._leave(phase)
+                advance(expected[self.at.phase] - phase.epochs * self._steps(phase))  # a phase may leave out images
                 self.at.phase, self.at.epoch = self.at.phase + 1, 0
                 self._save()
                 stop.check()
@@ -99,17 +101,31 @@ class Trainer:
         enter_phase(self.optimizer, phase)
         if phase.epochs == 0:
             return
+        if phase.fresh and not self._inside():
+            self.optimizer.state.clear()
         generator = torch.Generator().manual_seed(self._seed())
         self.method.eval()
         with torch.no_grad():
             self.method.prepare(phase, self._bag_pass, generator)
-        if resumed is not None and (self.at.epoch or self.at.step):  # what prepare() started anew had moved on
+        if resumed is not None and self._inside():  # what prepare() started anew had moved on
             self._restore(resumed)
+
+    def _leave(self, phase: Phase) -> None:
+        if phase.epochs == 0:
+            return
+        self.method.eval()
+        with torch.no_grad():
+            self.method.leave(phase, self._bag_pass)
+
+    def _inside(self) -> bool:
+        """Whether the phase has begun."""
+        return bool(self.at.epoch or self.at.step)
 
     def _epoch(self, phase: Phase, stop: StopFlag, advance: Callable[..., None]) -> None:
         began = time.monotonic() - self.at.seconds
         self.method.train()
-        bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()))
+        rows = self._rows(phase)
+        bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()), rows)
         boxes = None if phase.needs_images else self.boxes
         batches = BagBatches(bags, self._batch_bags(phase), self.inputs, boxes, seed=self._seed())
         workers = self.workers if phase.needs_images else 0
@@ -160,7 +176,7 @@ class Trainer:
             row["keep"] = phase.keep
         self.method.eval()
         row |= self.method.metrics()
-        if phase.counts and (accuracy := self.evaluate()) is not None:
+        if phase.passes and (accuracy := self.evaluate()) is not None:
             row["test/top1"] = accuracy
         row["seconds"] = round(self.at.seconds, 3)
         self.at.history.append(row)
@@ -203,11 +219,15 @@ class Trainer:
         place = (self.config.seed, self.at.phase, self.at.epoch, *more)
         return int(np.random.SeedSequence(place).generate_state(1)[0])
 
+    def _rows(self, phase: Phase) -> NDArray[np.int64]:
+        rows = self.method.rows(phase)
+        return np.arange(len(self.labels)) if rows is None else rows
+
     def _batch_bags(self, phase: Phase) -> int:
         return max(1, self.config.train.batch_size // phase.images_per_bag)
 
     def _steps(self, phase: Phase) -> int:
-        counts = np.unique(self.labels, return_counts=True)[1]
+        counts = np.unique(self.labels[self._rows(phase)], return_counts=True)[1]
         bags = int((-(-counts // phase.images_per_bag)).sum())
         return -(-bags // self._batch_bags(phase))
 

@@ -73,8 +73,8 @@ def test_each_phase_trains_its_own_parameters() -> None:
 
 def test_memory_phase_needs_no_images_and_counts_no_passes() -> None:
     cnn, memory, first, second = phases()
-    assert (memory.needs_images, memory.counts) == (False, False)
-    assert all(phase.needs_images and phase.counts for phase in (cnn, first, second))
+    assert (memory.needs_images, memory.passes) == (False, 0)
+    assert all(phase.needs_images and phase.passes == 1 for phase in (cnn, first, second))
 
 
 def test_joint_epochs_cover_the_annealing_without_gaps() -> None:

@@ -152,10 +152,10 @@ def test_images_per_bag_and_side_are_taken(toy: "MakeToy") -> None:
 
 def test_the_plan_is_algorithm_1(toy: "MakeToy") -> None:
     plan = toy("somnet", **{"train.epochs": 5, "train.lr": 0.02}).method.plan()
-    assert [(phase.name, phase.epochs, phase.counts) for phase in plan] == [
-        ("init-cnn", 2, True),
-        ("init-memory", 2, False),
-        *[("joint", 1, True)] * 3,
+    assert [(phase.name, phase.epochs, phase.passes) for phase in plan] == [
+        ("init-cnn", 2, 1),
+        ("init-memory", 2, 0),
+        *[("joint", 1, 1)] * 3,
     ]
     assert plan[0].lr == {"network": 0.02}
     assert "network" not in plan[1].lr

@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from somnet.data.index import Index, make_index
 from somnet.errors import DataError
-from somnet.files import display_name
+from somnet.files import atomic_path, display_name
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 COLUMNS = "file_name, label, and optionally split, true_label, true_box (x1 y1 x2 y2)"
@@ -52,6 +52,14 @@ def read_manifest(file: Path) -> Index:
         for line, (row, name) in enumerate(zip(rows, names, strict=True), start=1)
     )
     return make_index(root, classes, listed)
+
+
+def write_manifest(root: Path, rows: Iterable[tuple[str, str, str, str, str]]) -> None:
+    """Write metadata.csv from rows of file name, given label, split, true label and true box."""
+    with atomic_path(root / NAMES[0]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("file_name", "label", "split", "true_label", "true_box"))
+        table.writerows(rows)
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
