@@ -12,6 +12,7 @@ from rich.table import Table
 
 from somnet import __version__
 from somnet.errors import SomnetError, TrainingStopped
+from somnet.methods.registry import METHODS
 from somnet.progress import console as progress_console
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto ta
 WorkersOption = Annotated[
     int | None, typer.Option(min=0, help="Data-loading processes; by default what the network leaves free.")
 ]
+SeedsOption = Annotated[str, typer.Option(help="As in 0,1,2 or 0-4.")]
 ConfigOption = Annotated[Path | None, typer.Option(help="TOML file with settings that differ from the defaults.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting; may be repeated.")]
 
@@ -83,7 +85,7 @@ def propose(
 def train(
     data: DataArgument,
     out: Annotated[Path | None, typer.Option(help="Folder for the run; by default runs/1, runs/2, ...")] = None,
-    method: Annotated[str | None, typer.Option(help="somnet, plain, plain-roi.")] = None,
+    method: Annotated[str | None, typer.Option(help=f"{', '.join(METHODS)}.")] = None,
     model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
     imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
     freeze: Annotated[
@@ -149,13 +151,58 @@ def predict(
 
 @app.command()
 def demo(
-    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
+    seeds: SeedsOption = "0",
     out: Annotated[Path, typer.Option(help="Folder for data, runs, table and pictures.")] = Path("demo"),
 ) -> None:
     """Train plain and somnet on an embedded toy web with known truth; write a table and pictures."""
     from somnet.demo import parse_seeds, run_demo
 
     run_demo(out, parse_seeds(seeds))
+
+
+@app.command()
+def bench(
+    data: Annotated[str, typer.Argument(help="A data set with test images, or demo for the embedded toy web.")],
+    out: Annotated[Path, typer.Option(help="Folder for runs, data, results.csv, table.md and plot.svg.")],
+    methods: Annotated[
+        str | None, typer.Option(help="all, or names separated by commas; by default all if --tables has methods.")
+    ] = None,
+    seeds: SeedsOption = "0-4",
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Any of flip=0.4, asymmetric=0.1, open=0.1, paste=DIR, foreign=DIR, seed=0, by commas."),
+    ] = None,
+    tables: Annotated[
+        str, typer.Option(help="The paper's tables: methods, ablations, parameters; separated by commas.")
+    ] = "methods",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images, the budget of every method.")] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted benchmark.")] = False,
+) -> None:
+    """Compare methods on DATA over seeds, at equal budgets; the results are written after every run."""
+    from somnet.bench import Benchmark, choose_entries, run_bench
+    from somnet.config import load_config
+    from somnet.data.noise import parse_noise
+    from somnet.demo import parse_seeds
+
+    entries, shown = choose_entries(methods, tables)
+    settings = load_config(config, set_ or ()).with_settings({} if epochs is None else {"train.epochs": epochs})
+    benchmark = Benchmark(
+        None if data == "demo" else Path(data),
+        entries,
+        parse_seeds(seeds),
+        settings,
+        None if noise is None else parse_noise(noise),
+        shown,
+    )
+    results = run_bench(benchmark, out, device=device, workers=workers, resume=resume)
+    console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{out}: results.csv, table.md, plot.svg", markup=False, soft_wrap=True)
+    if any(result.error for result in results):
+        raise typer.Exit(1)
 
 
 class _ConsoleHandler(logging.Handler):

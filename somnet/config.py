@@ -27,6 +27,7 @@ from somnet.settings import (
     Section,
     Share,
     SlConfig,
+    SomnetPlusConfig,
     SukhbaatarConfig,
     TanakaConfig,
 )
@@ -85,7 +86,8 @@ class SomnetConfig(Section):
 
     images_per_bag: Count = 2  # the paper's n_g
     init_share: Share = 0.15  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
-    joint_lr: Rate = 0.05  # learning rate of the joint phase, relative to that of the initialisation
+    init_lr: Rate = 1.0  # learning rate of the initialisation, relative to train.lr
+    joint_lr: Rate = 0.05  # the same for the joint phase
     memory: MemoryConfig = MemoryConfig()
     weighting: WeightingConfig = WeightingConfig()
 
@@ -104,12 +106,13 @@ class TrainConfig(Section):
 class Config(Section):
     """Everything that determines a run, together with the data."""
 
-    method: str = "somnet"
+    method: str = "somnet+"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     train: TrainConfig = TrainConfig()
     somnet: SomnetConfig = SomnetConfig()
+    somnet_plus: SomnetPlusConfig = SomnetPlusConfig()
     sukhbaatar: SukhbaatarConfig = SukhbaatarConfig()
     drae: DraeConfig = DraeConfig()
     attend_groups: AttendGroupsConfig = AttendGroupsConfig()

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -145,15 +145,30 @@ def _some(items: list[str], between: str = ", ") -> str:
     return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
 
 
-def make_inputs(part: Part, network: Network, config: Config, *, device: str, workers: int) -> Inputs:
-    """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached."""
+def make_inputs(
+    part: Part,
+    network: Network,
+    config: Config,
+    *,
+    device: str,
+    workers: int,
+    views: NDArray[np.float32] | None = None,
+) -> Inputs:
+    """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached.
+
+    With `views` (n, 4), shares of width and height, only that part of each image is looked at, without its proposals.
+    """
+    if views is not None:
+        part = replace(part, scan=part.scan.through(views))
     boxes = Boxes(part.scan)
     if not network.frozen_trunk:
-        return PixelInputs(part.index, boxes, config.model.imgsz)
+        return PixelInputs(part.index, boxes, config.model.imgsz, views)
     store = MapStore(network.trunk_fingerprint(), network.input_shape)
     missing = uncached(part, store)
     if len(missing):
-        _fill(store, part.scan.take(missing), part.index.take(missing), network, config, device, workers)
+        seen = None if views is None else views[missing]
+        pixels = PixelInputs(part.index.take(missing), Boxes(part.scan.take(missing)), config.model.imgsz, seen)
+        _fill(store, pixels, network, device, workers)
     return CachedInputs(store, boxes)
 
 
@@ -167,18 +182,16 @@ def uncached(part: Part, store: MapStore) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def _fill(
-    store: MapStore, scanned: Scan, index: Index, network: Network, config: Config, device: str, workers: int
-) -> None:
+def _fill(store: MapStore, inputs: PixelInputs, network: Network, device: str, workers: int) -> None:
     network.eval()
-    inputs = PixelInputs(index, Boxes(scanned), config.model.imgsz)
-    batches = BagBatches(each_image_once(index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
+    batches = BagBatches(each_image_once(inputs.index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
+    all_keys = inputs.boxes.scan.keys
     keys: list[bytes] = []
     maps: list[torch.Tensor] = []
-    with track("feature maps", len(index)) as advance:
+    with track("feature maps", len(inputs.index)) as advance:
         for bag in load(batches, workers):
             assert bag.images is not None
-            keys.extend(scanned.keys[row] or b"" for row in bag.index[:, 0].tolist())
+            keys.extend(all_keys[row] or b"" for row in bag.index[:, 0].tolist())
             maps.append(network.prepare(bag.images.to(device)).to(torch.float16).cpu())
             advance(len(bag.label))
             if len(keys) >= MAPS_A_PART:

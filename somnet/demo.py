@@ -21,17 +21,22 @@ from somnet.training.signals import AGAIN
 log = logging.getLogger("somnet")
 
 METHODS = ("plain", "somnet")
+MOST_SEEDS = 1000  # of a range: more is a slip of the pen
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds from `0,1,2`."""
+    """Seeds from `0,1,2`, from `0-4`, or from both; each once."""
+    seeds: dict[int, None] = {}
     try:
-        seeds = tuple(int(part) for part in text.split(","))
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            low, high = int(first), int(last if dash else first)
+            if not 0 <= high - low < MOST_SEEDS:
+                raise ValueError
+            seeds |= dict.fromkeys(range(low, high + 1))
     except ValueError:
-        seeds = ()
-    if not seeds or min(seeds) < 0:
-        raise ConfigError(f"cannot read the seeds '{text}': write numbers from 0 on, separated by commas, as in 0,1,2")
-    return seeds
+        raise ConfigError(f"cannot read the seeds '{text}': write numbers from 0 on, as in 0,1,2 or 0-4") from None
+    return tuple(seeds)
 
 
 def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:

@@ -50,5 +50,10 @@ def _do_all(work: Callable[[T], R], chunk: Sequence[T]) -> list[R]:
 def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform == "linux":  # a killed parent takes its workers along
+    die_with_parent()
+
+
+def die_with_parent() -> None:
+    """A killed parent takes this process along, so that nothing goes on behind a user's back."""
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

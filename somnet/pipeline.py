@@ -117,6 +117,7 @@ def _train_and_score(
         device=device,
         workers=loading_processes(network, count),
         evaluate=lambda: test.top1 if (test := on_test()) else None,
+        look_again=lambda views: make_inputs(data.train, network, config, device=device, workers=count, views=views),
     )
     trainer.run(resume=True)
     earlier, trained = trainer.earlier_seconds, time.monotonic()

@@ -21,9 +21,9 @@ class Section(BaseModel):
 class SukhbaatarConfig(Section):
     """A noise layer behind the softmax."""
 
-    start: Share = 1 / 3  # of the epochs, after which the layer is trained
-    decay: Annotated[float, Field(ge=0)] = 0.1  # weight decay of the layer, which pulls it away from the identity
-    lr: Rate = 0.1  # of the layer, relative to the network's
+    start: Share = 0.1  # of the epochs, after which the layer is trained: a pretrained network soon memorises
+    decay: Annotated[float, Field(ge=0)] = 2.0  # of the layer, divided by the classes; up to 1 it can stay the identity
+    lr: Rate = 1.0  # of the layer, relative to the network's
 
 
 class DraeConfig(Section):
@@ -81,6 +81,8 @@ class MlntConfig(Section):
     neighbours: Count = 10
     inner_lr: Rate = 0.02
     teacher: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    strength: Annotated[float, Field(ge=0)] = 5.0  # of the meta loss
+    lr: Rate = 1.0
     init_share: Share = 0.15  # of the epochs by cross entropy alone
 
 
@@ -89,8 +91,9 @@ class PencilConfig(Section):
 
     alpha: Annotated[float, Field(ge=0)] = 0.4  # of the given label
     beta: Annotated[float, Field(ge=0)] = 0.1  # of the entropy
-    label_lr: Rate = 600.0  # the paper's lambda
-    init_share: Share = 0.2  # of the epochs by cross entropy, 70 of 320
+    label_lr: Rate = 3.0  # step of an image's label logits a visit; the paper's lambda / (classes * batch size)
+    lr: Rate = 0.1  # of the network after the cross entropy, relative to the one before; the paper's 1 / C
+    init_share: Share = 0.05  # of the epochs by cross entropy; the paper's 70 of 320 would memorise here
     last_share: Share = 0.4  # of the epochs with frozen label distributions, 120 of 320
 
 
@@ -109,6 +112,7 @@ class DivideMixConfig(Section):
     temperature: Rate = 0.5  # of the sharpening
     mix: Rate = 0.5  # of the Beta distribution of MixUp
     unlabelled: Annotated[float, Field(ge=0)] = 1.0  # weight of the unlabelled images' loss
+    smallest_crop: Share = 0.6  # of the side, of the crops that augment
 
 
 class MoproConfig(Section):
@@ -116,8 +120,9 @@ class MoproConfig(Section):
 
     width: Count = 128  # of the projection
     temperature: Rate = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.999  # of prototypes and of the second encoder
-    queue: Count = 1024  # keys to contrast with; the paper takes 8192 for 1,000 classes
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.99  # of prototypes and of the second encoder
+    queue: Count = 512  # keys to contrast with; the paper takes 8192 for 1,000 classes
+    smallest_crop: Share = 0.6  # of the side, of the crops that are an image's views
     threshold: Share = 0.8  # belief from which on an image is relabelled
     init_share: Share = 0.3  # of the epochs before labels are corrected
 
@@ -127,3 +132,15 @@ class ConfidentConfig(Section):
 
     folds: Annotated[int, Field(ge=2)] = 5
     fold_share: Share = 0.4  # of the budget, for all folds together; the rest trains on what is left
+    fold_lr: Rate = 3.0  # relative to train.lr: the folds have few steps
+
+
+class SomnetPlusConfig(Section):
+    """SOMNet that looks again."""
+
+    search_share: Share = 1 / 3  # of the epochs, for SOMNet to find the regions; the rest learns from them
+    lr: Rate = 1 / 3  # of the second look, relative to train.lr
+    near_best: Share = 0.8  # a region that shows the label this nearly as well as the best one is good enough
+    regions: bool = True  # False: the second look sees whole images only
+    strength: Annotated[float, Field(ge=0)] = 3.0  # of the early-learning term; 0 is plain cross entropy
+    beta: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the moving average of predictions

@@ -20,8 +20,8 @@ FLOORS = (
     {"training", "dataset"},
     {"denoise"},
     {"run", "pipeline", "predictions"},
-    {"report"},
-    {"demo", "doctor", "cli", "__init__", "__main__"},
+    {"report", "paper_tables"},
+    {"demo", "bench", "doctor", "cli", "__init__", "__main__"},
 )
 FILES = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in sorted(ROOT.rglob("*.py"))}
 

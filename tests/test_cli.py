@@ -272,7 +272,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--method", "nope"], "plain, plain-roi, somnet"),
+        (["--method", "nope"], "plain, plain-roi"),
         (["--set", "train.epoch=3"], "epochs"),
         (["--set", "train.epochs"], "name=value"),
         (["--epochs", "0"], "train.epochs"),

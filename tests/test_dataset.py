@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from somnet.data.bags import CachedInputs, PixelInputs
+from somnet.data.transforms import to_square
 from somnet.dataset import describe, make_inputs, open_dataset
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
@@ -103,3 +105,40 @@ def test_without_a_frozen_trunk_the_inputs_are_pixels(data: Path, tiny: "Tiny") 
     assert plain.shape == augmented.shape == (3, 64, 64)
     assert not torch.equal(plain, augmented)
     assert torch.equal(augmented, inputs(0, 5)[0])
+
+
+def halves(count: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+    """Views: the left half of every image but the first, of which all is seen."""
+    views = np.tile(np.array([0, 0, 0.5, 1], np.float32), (count, 1))
+    views[0] = (0, 0, 1, 1)
+    return views
+
+
+@pytest.mark.parametrize("freeze", ["trunk", "none"])
+def test_a_view_is_the_part_of_the_image_at_full_size(data: Path, tiny: "Tiny", freeze: str) -> None:
+    config = tiny.config(**{"model.freeze": freeze})
+    part = open_dataset(data, config, workers=1).train
+    network = Network(config.model, 3).eval()
+    inputs = make_inputs(part, network, config, device="cpu", workers=0, views=halves(len(part)))
+    for row, box in ((0, (0, 0, 64, 64)), (4, (0, 0, 32, 64))):
+        seen, boxes, mask = inputs(row, None)
+        cut = to_square(Image.open(part.index.path(row)).convert("RGB").crop(box), 64)
+        with torch.no_grad():
+            expected = network.prepare(cut[None])[0]
+        assert torch.allclose(seen.float(), expected.float(), atol=1e-2, rtol=1e-2)
+        assert mask.tolist() == [True, False, False, False, False]  # proposals belong to the whole image
+        assert boxes[0].tolist() == [0, 0, 1, 1]
+
+
+def test_maps_of_views_and_of_whole_images_are_kept_apart(
+    data: Path, tiny: "Tiny", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny.config()
+    part = open_dataset(data, config, workers=1).train
+    network = Network(config.model, 3).eval()
+    whole = make_inputs(part, network, config, device="cpu", workers=0)
+    views = make_inputs(part, network, config, device="cpu", workers=0, views=halves(len(part)))
+    assert torch.equal(whole(0, None)[0], views(0, None)[0])
+    assert not torch.equal(whole(4, None)[0], views(4, None)[0])
+    monkeypatch.setattr(network, "prepare", lambda _: pytest.fail("computed again"))
+    make_inputs(part, network, config, device="cpu", workers=0, views=halves(len(part)))

@@ -1,7 +1,7 @@
 """Which images form which bag, and the bags themselves."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
-from somnet.data.transforms import Augment, to_square
+from somnet.data.transforms import Augment, crop_shares, enough_for, to_square
 from somnet.errors import DataError, UnreadableImage
 from somnet.files import display_name
 from somnet.types import Bag
@@ -93,13 +93,18 @@ class PixelInputs:
     index: Index
     boxes: Boxes
     side: int
+    views: NDArray[np.float32] | None = None  # (n, 4) the part of each image to look at, in shares; None: all of it
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        view = None if self.views is None else self.views[row]
+        at_least = self.side if view is None else enough_for(view, self.side)
         try:
-            image = read_picture(self.index.path(row), at_least=self.side).image
+            image = read_picture(self.index.path(row), at_least=at_least).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
             raise DataError(f"{name} could be read before but not now: {error}: restore it and go on") from None
+        if view is not None:
+            image = crop_shares(image, view)
         boxes, mask = self.boxes(row)
         if seed is None:
             return to_square(image, self.side), boxes, mask
@@ -117,6 +122,16 @@ class CachedInputs:
         key = self.boxes.scan.keys[row]
         assert key is not None
         return self.store[key], *self.boxes(row)
+
+
+@dataclass(frozen=True)
+class DrawnInputs:
+    """Different inputs for the same images: each time an image is due, one of them is drawn by the seed."""
+
+    choices: Sequence[Inputs]
+
+    def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        return self.choices[(seed or 0) % len(self.choices)](row, seed)
 
 
 class BagBatches(Dataset[Bag]):

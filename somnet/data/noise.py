@@ -8,28 +8,38 @@
 `seed=0`           of all of it; without it, each run of a benchmark has the noise of its own seed
 """
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from somnet.data.decode import read_picture
+from somnet.data.index import Index
 from somnet.data.sources import open_source
-from somnet.data.sources.folder import files_below
+from somnet.data.sources.folder import SPLITS, files_below
 from somnet.data.sources.manifest import write_manifest
-from somnet.errors import ConfigError, DataError, UnreadableImage
+from somnet.errors import ConfigError, DataError, SomnetError, UnreadableImage
 from somnet.files import display_name
 from somnet.parallel import on_all_cores
 from somnet.progress import track
 
+log = logging.getLogger("somnet")
+
 SIDE = 320  # of a scene that something is pasted into
 PASTED = (0.35, 0.60)  # share of the scene's side
 NOTHING = "none"  # the true label of an image that shows no class
+LONGEST_SIDE = 65_500  # of a JPEG file
+MOST_NAMED = 5  # photos left out that are named on screen
+
+Row = tuple[str, str, str, str, str]
+"""File name, given label, split, true label, true box: a row of the manifest."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +57,14 @@ class NoiseRecipe:
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"noise {name}={getattr(self, name)} is no share: give a number from 0 to 1")
-        if self.flip + self.asymmetric + self.open > 1:
-            raise ConfigError("flip, asymmetric and open noise together exceed all images: give shares that sum to 1")
+        if self.flip + self.asymmetric + self.open > 1 + 1e-9:  # 0.33 + 0.56 + 0.11 is a little more than 1
+            raise ConfigError("flip, asymmetric and open noise together exceed all images: give shares of at most 1")
         if self.open and self.scenes() is None:
             raise ConfigError("open-set noise needs foreign pictures: add foreign=DIR or paste=DIR")
+        if self.foreign and not self.open:
+            raise ConfigError("foreign pictures are for open-set noise alone: add open=0.1, or leave out foreign")
+        if self.seed is not None and self.seed < 0:
+            raise ConfigError(f"noise seed={self.seed} is no seed: give a whole number from 0 on")
 
     def scenes(self) -> Path | None:
         """Where open-set images come from."""
@@ -59,23 +73,31 @@ class NoiseRecipe:
 
 _SHARES = ("flip", "asymmetric", "open")
 _PLACES = ("paste", "foreign")
+_USED_SPLITS = frozenset(SPLITS.values())
 
 
 def parse_noise(text: str) -> NoiseRecipe:
     """A recipe from `flip=0.4,open=0.1,paste=DIR,seed=0`."""
-    recipe = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.partition("=")
-        if not equals or name not in NoiseRecipe.__dataclass_fields__ or name in recipe:
+    recipe: dict[str, Any] = {}
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if not value or name not in NoiseRecipe.__dataclass_fields__ or name in recipe:
             raise ConfigError(
-                f"cannot read the noise '{part}': write each of {', '.join(NoiseRecipe.__dataclass_fields__)} once, "
-                "as in flip=0.4,paste=DIR,seed=0"
+                f"cannot read the noise '{part}': write each of {', '.join(NoiseRecipe.__dataclass_fields__)} at most "
+                "once, as in flip=0.4,paste=DIR,seed=0"
             )
         try:
-            recipe[name] = Path(value) if name in _PLACES else float(value) if name in _SHARES else int(value)
+            recipe[name] = _value(name, value)
         except ValueError:
-            raise ConfigError(f"cannot read the noise '{part}': give a number") from None
-    return NoiseRecipe(**recipe)  # type: ignore[arg-type]
+            number = "a number from 0 to 1" if name in _SHARES else "a whole number"
+            raise ConfigError(f"cannot read the noise '{part}': give {number}") from None
+    return NoiseRecipe(**recipe)
+
+
+def _value(name: str, text: str) -> Path | float | int:
+    if name in _PLACES:
+        return Path(text).expanduser()  # a shell leaves the ~ of paste=~/photos alone
+    return float(text) if name in _SHARES else int(text)
 
 
 def write_noisy(source: Path, out: Path, recipe: NoiseRecipe, *, seed: int = 0, workers: int | None = None) -> None:
@@ -84,14 +106,21 @@ def write_noisy(source: Path, out: Path, recipe: NoiseRecipe, *, seed: int = 0, 
     The manifest is written last: where it is present, the copy is complete. The same seed gives the same bytes.
     """
     recipe = recipe if recipe.seed is not None else replace(recipe, seed=seed)
-    items = list(_plan(source, recipe))
-    for folder in {(out / item.file_name).parent for item in items}:
-        folder.mkdir(parents=True, exist_ok=True)
-    rows: list[tuple[str, str, str, str, str]] = []
+    index = open_source(source)
+    for folder in filter(None, (index.root, recipe.paste, recipe.foreign)):
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{out} lies inside {folder}, whose pictures are read: give a folder outside of it")
+    items = list(_plan(index, recipe))
+    rows: list[Row] = []
+    listed = zip(index.column("file_name"), index.column("problem"), strict=True)
+    left_out = [f"{display_name(name)}: {problem}" for name, problem in listed if problem is not None]
     with track("making noise", len(items)) as advance:
         for chunk in on_all_cores(partial(_write, out), items, workers):
-            rows.extend(row for row in chunk if row is not None)
+            rows.extend(row for row in chunk if not isinstance(row, str))
+            left_out.extend(reason for reason in chunk if isinstance(reason, str))
             advance(len(chunk))
+    if left_out:
+        log.warning("%d photos are left out: %s", len(left_out), "; ".join(left_out[:MOST_NAMED]))
     write_manifest(out, rows)
 
 
@@ -103,26 +132,39 @@ class _Item:
     label: str
     split: str
     true_label: str
+    true_box: Sequence[float] | None  # of the photo
     photo: str | None
     scene: str | None
     seed: tuple[int, int]
 
 
-def _plan(source: Path, recipe: NoiseRecipe) -> Iterator[_Item]:
+def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
+    """The images that can be used: listed without a problem, with a label, and in a split that somebody looks at."""
     assert recipe.seed is not None
-    index = open_source(source)
-    splits, labels = index.column("split"), index.labels()
-    train = np.array([split == "train" for split in splits]) & (labels >= 0)
+    splits, labels, problems = index.column("split"), index.labels(), index.column("problem")
+    true_labels, true_boxes = index.column("true_label"), index.column("true_box")
+    sound = [split in _USED_SPLITS and problem is None for split, problem in zip(splits, problems, strict=True)]
+    usable = np.array(sound, bool) & (labels >= 0)
+    train = np.array([split == "train" for split in splits], bool) & usable
     rng = np.random.default_rng(recipe.seed)
     noisy, foreign = draw_labels(labels, train, len(index.classes), recipe, rng)
     pasted = _pictures(recipe.paste) if recipe.paste else []
     strangers = _pictures(scenes) if recipe.open and (scenes := recipe.scenes()) else []
-    for row in np.flatnonzero(labels >= 0):
+    nothing = NOTHING
+    while nothing in index.classes:
+        nothing += " of them"
+    for row in np.flatnonzero(usable).tolist():
         pool = [] if not train[row] else strangers if foreign[row] else pasted
-        scene = pool[int(rng.integers(len(pool)))] if pool else None
-        given, true = index.classes[noisy[row]], NOTHING if foreign[row] else index.classes[labels[row]]
-        photo = None if foreign[row] else index.path(int(row))
-        yield _Item(f"{splits[row]}/{row:06d}.jpg", given, splits[row], true, photo, scene, (recipe.seed, int(row)))
+        yield _Item(
+            file_name=f"{splits[row]}/{row:06d}.jpg",
+            label=index.classes[noisy[row]],
+            split=splits[row],
+            true_label=nothing if foreign[row] else true_labels[row] or index.classes[labels[row]],
+            true_box=true_boxes[row],
+            photo=None if foreign[row] else index.path(row),
+            scene=pool[int(rng.integers(len(pool)))] if pool else None,
+            seed=(recipe.seed, row),
+        )
 
 
 def draw_labels(
@@ -148,27 +190,48 @@ def _pictures(folder: Path) -> list[str]:
     return found
 
 
-def _write(out: Path, item: _Item) -> tuple[str, str, str, str, str] | None:
-    """Write an image and give its row; None where the photo cannot be read, so that nothing false is claimed of it."""
-    rng = np.random.default_rng(item.seed)
+def _write(out: Path, item: _Item) -> Row | str:
+    """Write an image and give its row; or why its photo is left out, so that nothing false is claimed of it."""
     try:
-        photo = read_picture(item.photo).image if item.photo else None
-    except UnreadableImage:
-        return None
-    scene = _scene(item.scene) if item.scene else None
-    box = ""
-    if photo is not None and scene is not None:
-        photo, corners = paste(photo, scene, rng)
-        box = " ".join(map(str, corners))
-    image = photo or scene
-    assert image is not None
-    image.save(out / item.file_name, quality=92)
-    return item.file_name, item.label, item.split, item.true_label, box
+        photo = _read(item.photo) if item.photo else None
+    except UnreadableImage as error:
+        return f"{display_name(os.fsencode(item.photo or ''))}: {error}"
+    image, box = _compose(photo, _scene(item.scene) if item.scene else None, item)
+    target = out / item.file_name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        image.save(target, quality=92)
+    except OSError as error:
+        reason = error.strerror or error
+        raise SomnetError(f"cannot write {target}: {reason}: choose a writable place with free space") from None
+    corners = "" if box is None else " ".join(f"{corner:g}" for corner in box)
+    return item.file_name, item.label, item.split, item.true_label, corners
+
+
+def _compose(
+    photo: Image.Image | None, scene: Image.Image | None, item: _Item
+) -> tuple[Image.Image, Sequence[float] | None]:
+    """The image that is written, and the true box in it."""
+    if photo is None:
+        assert scene is not None
+        return scene, None
+    if scene is None:
+        return photo, item.true_box
+    image, frame = paste(photo, scene, np.random.default_rng(item.seed))
+    return image, frame if item.true_box is None else moved_box(item.true_box, photo.size, frame)
+
+
+def _read(path: str) -> Image.Image:
+    """A picture that can be written as JPEG, too."""
+    image = read_picture(path).image
+    if max(image.size) > LONGEST_SIDE:
+        raise UnreadableImage(f"{image.width} x {image.height} pixels: no JPEG can be that long")
+    return image
 
 
 def _scene(path: str) -> Image.Image:
     try:
-        return read_picture(path).image
+        return _read(path)
     except UnreadableImage as error:
         raise DataError(f"{display_name(os.fsencode(path))} cannot be pasted into: {error}: remove it") from None
 
@@ -183,3 +246,12 @@ def paste(
     x, y = (int(rng.integers(0, SIDE - length + 1)) for length in small.size)
     scene.paste(small, (x, y))
     return scene, (x, y, x + small.width, y + small.height)
+
+
+def moved_box(
+    box: Sequence[float], size: tuple[int, int], frame: tuple[int, int, int, int]
+) -> tuple[float, float, float, float]:
+    """A box of a picture of some size, after the picture was put into a frame; all xyxy."""
+    left, top, right, bottom = frame
+    x, y = (right - left) / size[0], (bottom - top) / size[1]
+    return left + box[0] * x, top + box[1] * y, left + box[2] * x, top + box[3] * y

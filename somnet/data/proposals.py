@@ -10,7 +10,7 @@ import logging
 import os
 import stat
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ FOUND = pa.schema(
 )
 SEEN = pa.schema([("file_name", pa.binary()), ("size", pa.int64()), ("time", pa.int64()), ("key", pa.binary(16))])
 
+WHOLE = (0.0, 0.0, 1.0, 1.0)  # the view of a whole image
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -73,6 +75,14 @@ class Scan:
             self.counts[rows],
             [self.reasons[row] for row in rows],
         )
+
+    def through(self, views: NDArray[np.float32]) -> "Scan":
+        """The same images seen only within a box (n, 4) of shares each: other content, and no proposals."""
+        keys = [
+            key if key is None or tuple(view) == WHOLE else hashlib.sha256(key + view.tobytes()).digest()[: len(key)]
+            for key, view in zip(self.keys, views.astype(np.float32), strict=True)
+        ]
+        return replace(self, keys=keys, boxes=np.zeros_like(self.boxes), counts=np.zeros_like(self.counts))
 
 
 def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Scan:

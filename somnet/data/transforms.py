@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torchvision import tv_tensors
@@ -14,6 +15,20 @@ def to_square(image: Image.Image, side: int) -> Tensor:
     """The whole image as uint8 (3, side, side). Shares of width and height stay what they are, so boxes do too."""
     pixels = np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous()
+
+
+def crop_shares(image: Image.Image, view: NDArray[np.float32]) -> Image.Image:
+    """The part of an image within a box (4,) of shares, at least a pixel."""
+    x1, y1, x2, y2 = (float(share) for share in view)
+    left, top = min(round(x1 * image.width), image.width - 1), min(round(y1 * image.height), image.height - 1)
+    right, bottom = max(round(x2 * image.width), left + 1), max(round(y2 * image.height), top + 1)
+    return image.crop((left, top, right, bottom))
+
+
+def enough_for(view: NDArray[np.float32], side: int) -> int:
+    """Shortest side of an image whose part within a box (4,) still has `side` pixels."""
+    shortest = min(float(view[2] - view[0]), float(view[3] - view[1]))
+    return round(side / max(shortest, 0.01))
 
 
 class Augment:

@@ -42,6 +42,13 @@ class Method(nn.Module, ABC):
         """The training images that a prepared phase draws from, by number; None: all of them."""
         return None
 
+    def views(self, phase: Phase) -> NDArray[np.float32] | None:
+        """The parts of each training image that a prepared phase looks at, V of them (n, V, 4), in shares.
+
+        Whenever an image is due, one of its parts is drawn and seen at full size. None: always the whole image.
+        """
+        return None
+
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """Called once when a phase has ended, in evaluation mode and without gradient."""
 

@@ -37,9 +37,13 @@ class SomNet(Method):
 
     def plan(self) -> tuple[Phase, ...]:
         """Algorithm 1."""
+        return self._algorithm_1(self.config.train.epochs)
+
+    def _algorithm_1(self, epochs: int) -> tuple[Phase, ...]:
+        """Algorithm 1 in the first `epochs` of all."""
         train, settings, memory = self.config.train, self.settings, self.settings.memory
-        init_epochs = max(1, round(settings.init_share * train.epochs))
-        joint_epochs = train.epochs - init_epochs
+        init_epochs = min(max(1, round(settings.init_share * train.epochs)), max(1, epochs - 1))
+        joint_epochs = epochs - init_epochs
         weighting = settings.weighting
         memory_lr = {} if memory.kmeans else {"keys": memory.key_lr, "d": memory.d_lr, "r": memory.r_lr}
         return algorithm_1(
@@ -47,7 +51,7 @@ class SomNet(Method):
             memory_epochs=0 if memory.kmeans else memory.init_epochs,
             joint_epochs=joint_epochs,
             keep=curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, joint_epochs),
-            init_lr={"network": train.lr},
+            init_lr={"network": train.lr * settings.init_lr},
             memory_lr=memory_lr,
             joint_lr={"network": train.lr * settings.joint_lr, **memory_lr},
             images_per_bag=settings.images_per_bag,
@@ -150,21 +154,24 @@ class SomNet(Method):
         believes the given label most, and label_score is that belief. background_score compares the weight of the
         whole image with the largest one.
         """
-        rois = self.network.roi_features(_images(bag), bag.boxes[:, 0])  # (I, P, F)
+        return self._inspect(self.network, bag)
+
+    def _inspect(self, network: Network, bag: Bag) -> Inspection:
+        rois = network.roi_features(_images(bag), bag.boxes[:, 0])  # (I, P, F)
         seen = self.weigh(rois, bag)
         weight = seen["weight"]  # (I, P)
         kept = normalise(keep_top(weight, self._usable(bag), self.settings.weighting.keep_last))  # (I, P)
-        believed = self.network.classifier(rois).softmax(dim=-1)  # (I, P, C)
+        believed = network.classifier(rois).softmax(dim=-1)  # (I, P, C)
         label = bag.label[:, None, None].expand(*kept.shape, 1)  # (I, P, 1)
-        of_label = believed.gather(2, label).squeeze(2) * (kept > 0)  # (I, P)
-        label_score, best = of_label.max(dim=1)  # (I,)
+        of_label = believed.gather(2, label).squeeze(2) * self._usable(bag)  # (I, P)
+        label_score, best = (of_label * (kept > 0)).max(dim=1)  # (I,)
         return Inspection(
             probabilities=torch.einsum("ip,ipc->ic", kept, believed),
             label_score=label_score,
             background_score=weight[:, 0] / weight.amax(dim=1),
             weights=kept,
             best=best,
-            details={name: seen[name] for name in ("slot", "d", "r", "a")},
+            details={name: seen[name] for name in ("slot", "d", "r", "a")} | {"believed": of_label},
         )
 
 

@@ -1,5 +1,6 @@
 """Any timm model as a feature map with a linear classifier on its mean."""
 
+import copy
 import hashlib
 from typing import Any
 
@@ -74,6 +75,11 @@ class Network(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (I, C) of whole images; at test time this is all there is, as in the paper."""
         return self.classifier(self.image_features(inputs))  # type: ignore[no-any-return]
+
+    def twin(self) -> "Network":
+        """A copy for prepared inputs that is not trained: tail and classifier as they are now, no trunk."""
+        twin = copy.deepcopy(self, {id(self.trunk): nn.Identity()})
+        return twin.requires_grad_(False)
 
     def trunk_fingerprint(self) -> str:
         """Names the trunk's exact weights and input size, for the cache of its outputs."""

@@ -496,7 +496,7 @@ def _font_for(text: str, size: int) -> ImageFont.FreeTypeFont:
     return min(_fonts(size), key=lambda font: sum(_lacks(font, letter) for letter in set(text) - {" "}))
 
 
-def _clean(text: str) -> str:
+def one_line(text: str) -> str:
     """One line without control characters, which would move, turn or break it."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text[:400]).split())
 
@@ -529,7 +529,7 @@ class _Canvas:
         self, x: float, y: float, text: str, size: int, colour: Colour = INK, *, anchor: str = "la", width: float = 1e9
     ) -> None:
         """A line of text, shortened to a width."""
-        line = _clean(text)
+        line = one_line(text)
         font = _font_for(line, size * FINE)
         self.pen.text((x * FINE, y * FINE), _shortened(line, font, width * FINE), colour, font, anchor)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import total_loss
-from somnet.data.bags import BagBatches, Boxes, Inputs, draw_bags, each_image_once, load
+from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, draw_bags, each_image_once, load
 from somnet.errors import SomnetError
 from somnet.files import write_text
 from somnet.methods.base import Method
@@ -68,9 +68,12 @@ class Trainer:
         device: str = "cpu",
         workers: int = 0,
         evaluate: Callable[[], float | None] = lambda: None,
+        look_again: Callable[[NDArray[np.float32]], Inputs] | None = None,
     ) -> None:
         self.method, self.config, self.labels, self.inputs, self.boxes = method, config, labels, inputs, boxes
         self.out, self.device, self.workers, self.evaluate = out, device, workers, evaluate
+        self.look_again = look_again  # inputs that show only a part (n, 4) of each image
+        self.phase_inputs: Inputs = inputs
         self.plan = method.plan()
         self.optimizer = make_optimizer(method, config.train)
         self.at = Position()
@@ -109,6 +112,11 @@ class Trainer:
             self.method.prepare(phase, self._bag_pass, generator)
         if resumed is not None and self._inside():  # what prepare() started anew had moved on
             self._restore(resumed)
+        views = self.method.views(phase)
+        if views is None or self.look_again is None:
+            self.phase_inputs = self.inputs
+        else:
+            self.phase_inputs = DrawnInputs([self.look_again(views[:, part]) for part in range(views.shape[1])])
 
     def _leave(self, phase: Phase) -> None:
         if phase.epochs == 0:
@@ -127,7 +135,7 @@ class Trainer:
         rows = self._rows(phase)
         bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()), rows)
         boxes = None if phase.needs_images else self.boxes
-        batches = BagBatches(bags, self._batch_bags(phase), self.inputs, boxes, seed=self._seed())
+        batches = BagBatches(bags, self._batch_bags(phase), self.phase_inputs, boxes, seed=self._seed())
         workers = self.workers if phase.needs_images else 0
         for bag in load(batches, workers, skip=self.at.step):
             progress = (self.at.epoch + self.at.step / len(batches)) / phase.epochs

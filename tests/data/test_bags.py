@@ -18,6 +18,8 @@ from somnet.data.bags import (
     BagList,
     Boxes,
     CachedInputs,
+    DrawnInputs,
+    Inputs,
     PixelInputs,
     draw_bags,
     each_image_once,
@@ -245,3 +247,12 @@ def test_bags_move_as_a_whole() -> None:
     assert moved.images is not None
     assert {moved.index.device.type, moved.boxes.device.type, moved.images.device.type} == {"meta"}
     assert {moved.label.device.type, moved.mask.device.type} == {"meta"}
+
+
+def test_drawn_inputs_are_chosen_by_the_seed() -> None:
+    def says(number: int) -> Inputs:
+        return lambda row, seed: (torch.tensor(number), torch.tensor(row), torch.tensor(seed or 0))
+
+    drawn = DrawnInputs([says(0), says(1), says(2)])
+    assert [int(drawn(5, seed)[0]) for seed in (None, 0, 1, 2, 3, 7)] == [0, 0, 1, 2, 0, 1]
+    assert [int(value) for value in drawn(5, 7)] == [1, 5, 7]

@@ -1,11 +1,12 @@
 """Image and boxes move together."""
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from somnet.data.transforms import Augment, to_square
+from somnet.data.transforms import Augment, crop_shares, enough_for, to_square
 
 WIDTH, HEIGHT, SIDE = 120, 80, 64
 WHOLE = [0.0, 0.0, 1.0, 1.0]
@@ -140,3 +141,30 @@ def test_the_given_mask_is_not_changed() -> None:
     for seed in range(10):
         Augment(SIDE)(picture(), shares((0, 0, 12, 8)), mask, seed)
     assert mask.all()
+
+
+@pytest.mark.parametrize(
+    ("view", "size"),
+    [
+        ((0, 0, 1, 1), (100, 50)),
+        ((0.25, 0.5, 0.75, 1), (50, 25)),
+        ((0.999, 0.999, 1, 1), (1, 1)),
+        ((1, 1, 1, 1), (1, 1)),  # never empty
+        ((0.5, 0.5, 0.5, 0.5), (1, 1)),
+    ],
+)
+def test_a_view_is_cut_by_shares(view: tuple[float, ...], size: tuple[int, int]) -> None:
+    image = Image.new("RGB", (100, 50))
+    assert crop_shares(image, np.array(view, np.float32)).size == size
+
+
+def test_the_cut_is_where_the_box_is() -> None:
+    image = Image.new("RGB", (10, 10))
+    image.putpixel((7, 3), (255, 0, 0))
+    assert crop_shares(image, np.array([0.7, 0.3, 0.8, 0.4], np.float32)).getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_a_small_view_asks_for_a_larger_image() -> None:
+    assert enough_for(np.array([0, 0, 1, 1], np.float32), 224) == 224
+    assert enough_for(np.array([0.25, 0, 0.75, 1], np.float32), 224) == 448
+    assert enough_for(np.array([0.5, 0.5, 0.5, 0.5], np.float32), 224) == 22400  # a point: as large as there is

@@ -179,3 +179,17 @@ def test_weights_that_cannot_be_fetched_are_a_weights_error(monkeypatch: pytest.
 def test_licence_of_the_weights_is_known() -> None:
     assert network().licence == "apache-2.0"
     assert "random" in network("resnet18", pretrained=False).licence
+
+
+def test_a_twin_stays_as_it_was_and_shares_nothing() -> None:
+    network = Network(ModelConfig(name="test_resnet", pretrained=False, imgsz=64), 3).eval()
+    twin = network.twin()
+    inputs = network.prepare(torch.zeros(2, 3, 64, 64, dtype=torch.uint8))
+    before = network(inputs).detach()
+    assert torch.equal(twin(inputs), before)
+    with torch.no_grad():
+        network.classifier.weight.add_(1.0)
+    assert torch.equal(twin(inputs), before)
+    assert not torch.equal(network(inputs), before)
+    assert not any(parameter.requires_grad for parameter in twin.parameters())
+    assert not any(name.startswith("trunk") for name in twin.state_dict())

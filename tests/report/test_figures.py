@@ -279,4 +279,4 @@ def test_long_text_ends_with_an_ellipsis_and_stays_inside() -> None:
 
 
 def test_text_is_one_line_without_control_characters() -> None:
-    assert figures._clean("a\n b\tc\0\u202ed\ud800") == "a b c d"
+    assert figures.one_line("a\n b\tc\0\u202ed\ud800") == "a b c d"

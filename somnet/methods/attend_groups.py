@@ -1,0 +1,70 @@
+"""Attention in groups: Zhuang et al., "Attend in Groups: A Weakly-Supervised Deep Learning Framework", 2017."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from somnet.config import Config
+from somnet.core.losses import classification_loss
+from somnet.core.weighting import bag_feature, initial_weights
+from somnet.methods.base import Method
+from somnet.nn.backbones import Network
+from somnet.types import Bag, Inspection, Losses, Phase
+
+START = 0.001  # standard deviation of the detector's weights: at first all places count the same
+
+
+def place_weights(maps: Tensor, detector: Tensor, floor: float) -> Tensor:
+    """a_ij = s_ij / sum of s, s_ij = softplus(w.x_ij) + floor, over the places of each map (I, HW)."""
+    score = F.softplus(torch.einsum("if...,f->i...", maps, detector)).flatten(1) + floor  # (I, HW)
+    return score / score.sum(dim=1, keepdim=True)
+
+
+def attended(maps: Tensor, weights: Tensor) -> Tensor:
+    """f = sum of a_ij x_ij: features (I, F) of maps (I, F, H, W) with weights (I, HW)."""
+    return torch.einsum("ifp,ip->if", maps.flatten(2), weights)
+
+
+class AttendGroups(Method):
+    """An object detector without boxes weighs the places of an image; the images of a bag are averaged.
+
+    Most images of a bag show its class, so the mean does although single images may not, and places that help no bag
+    lose weight. Deviations from the paper: the budget, optimiser and cosine of all methods instead of Nesterov's
+    momentum and a step; no attention at test time, where the network is used alone and all places count the same (the
+    inspection does attend). Needs no state a sample.
+    """
+
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__(config, network, labels, classes)
+        self.detector = nn.Parameter(START * torch.randn(network.width))  # (F,) the paper's w
+
+    def plan(self) -> tuple[Phase, ...]:
+        """One phase, network and detector together."""
+        train = self.config.train
+        lr = {"network": train.lr, "detector": train.lr}
+        bags = self.config.attend_groups.images_per_bag
+        return (Phase("train", train.epochs, lr, anneal=(0.0, 1.0), images_per_bag=bags),)
+
+    def step(self, bag: Bag, phase: Phase) -> Losses:
+        """Cross entropy of the bags; an image that only fills up a bag does not count."""
+        images = self._attended(bag).view(*bag.index.shape, -1)  # (B, G, F)
+        x = bag_feature(initial_weights(bag.mask)[..., 0], images)  # (B, F)
+        return {"cls": classification_loss(self.network.classifier(x), bag.label)}
+
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The CNN and the detector."""
+        return [*super().param_groups(), {"name": "detector", "params": [self.detector]}]
+
+    def inspect(self, bag: Bag) -> Inspection:
+        """label_score: the probability of the label, of the attended places."""
+        probabilities = self.network.classifier(self._attended(bag)).softmax(dim=1)  # (I, C)
+        of_label = probabilities.gather(1, bag.label[:, None]).squeeze(1)
+        return replace(super().inspect(bag), probabilities=probabilities, label_score=of_label)
+
+    def _attended(self, bag: Bag) -> Tensor:
+        assert bag.images is not None
+        maps = self.network.maps(bag.images)  # (I, F, H, W)
+        return attended(maps, place_weights(maps, self.detector, self.config.attend_groups.floor))

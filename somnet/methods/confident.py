@@ -1,0 +1,142 @@
+"""Confident learning: Northcutt et al., "Confident Learning: Estimating Uncertainty in Dataset Labels", 2021."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from somnet.config import Config
+from somnet.methods.base import BagPass
+from somnet.methods.fresh import FreshStart
+from somnet.methods.plain import Plain
+from somnet.methods.sample_table import SampleTable
+from somnet.nn.backbones import Network
+from somnet.types import Bag, Inspection, Phase
+
+log = logging.getLogger("somnet")
+
+SLACK = 1e-6  # a probability this close below its threshold counts as confident
+LEAST = 2  # images of a class that are never pruned, the most trusted ones
+
+
+def thresholds(probabilities: Tensor, label: Tensor) -> Tensor:
+    """t_c: mean probability of c over the images labelled c (C,); 1 for a class without images."""
+    total = probabilities.new_zeros(probabilities.shape[1]).index_add(
+        0, label, probabilities[torch.arange(len(label)), label]
+    )
+    count = label.bincount(minlength=probabilities.shape[1])
+    return torch.where(count > 0, total / count.clamp(min=1), 1.0)
+
+
+def count_issues(probabilities: Tensor, label: Tensor) -> int:
+    """How many images are confidently of another class than their label, and not predicted as their label."""
+    confident = probabilities >= thresholds(probabilities, label) - SLACK  # (n, C)
+    predicted = probabilities.argmax(dim=1)
+    guess = torch.where(confident.sum(dim=1) > 1, predicted, confident.float().argmax(dim=1))
+    of_label = probabilities.gather(1, label[:, None]).squeeze(1)
+    contradicted = confident.any(dim=1) & (guess != label) & (of_label < probabilities.amax(dim=1))
+    return int(contradicted.sum())
+
+
+def find_issues(probabilities: Tensor, label: Tensor) -> Tensor:
+    """Mask (n,) of as many images as are counted, those whose own label is the least probable."""
+    of_label = probabilities.gather(1, label[:, None]).squeeze(1)  # (n,)
+    issues = torch.zeros(len(label), dtype=torch.bool)
+    issues[of_label.argsort(stable=True)[: count_issues(probabilities, label)]] = True
+    return issues
+
+
+class Confident(Plain):
+    """Prune the images that out-of-fold predictions contradict, then train a fresh network on the rest.
+
+    What a user of cleanlab does with `find_label_issues(filter_by="low_self_confidence")`. Deviations: the folds share
+    the budget with the final training, so their networks are trained for few epochs, which also keeps them from
+    memorising; the last images of a class are never pruned. With a budget too small for folds nothing is pruned.
+    State: out-of-fold probabilities, N x 16 numbers (see SampleTable), not N x C; and the weights of the start.
+    """
+
+    fold: Tensor  # (n,) in which an image is held out
+    keep: Tensor  # (n,) what the final network is trained on
+
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__(config, network, labels, classes)
+        self.beginning = FreshStart(network)
+        self.held_out = SampleTable(len(labels), classes)
+        order = np.random.default_rng(config.seed).permutation(len(labels))
+        by_class = order[np.argsort(labels.numpy()[order], kind="stable")]  # each class is dealt out evenly
+        fold = torch.empty(len(labels), dtype=torch.uint8)
+        fold[torch.from_numpy(by_class)] = (torch.arange(len(labels)) % config.confident.folds).to(torch.uint8)
+        self.register_buffer("fold", fold)
+        self.register_buffer("keep", torch.ones(len(labels), dtype=torch.bool))
+
+    def plan(self) -> tuple[Phase, ...]:
+        """A short training for each fold, then the final one; all of them from the same start."""
+        train, settings = self.config.train, self.config.confident
+        share = (settings.folds - 1) / settings.folds  # of the images, that a fold trains on
+        cost = settings.folds * share  # passes of one epoch in every fold
+        fold_epochs = max(int(cost < train.epochs), round(settings.fold_share * train.epochs / cost))
+        rest = int(train.epochs - fold_epochs * cost)
+        folds = tuple(
+            Phase(
+                f"fold-{number}",
+                fold_epochs,
+                {"network": train.lr * settings.fold_lr},
+                anneal=(0.0, 1.0),
+                passes=share,
+                fresh=True,
+            )
+            for number in range(settings.folds)
+        )
+        return (*folds, Phase("train", rest, {"network": train.lr}, anneal=(0.0, 1.0), fresh=True))
+
+    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
+        """Every phase starts with the same weights; the last one prunes first."""
+        if phase.name == "train" and self.plan()[0].epochs:
+            label = self.labels.cpu()
+            issues = find_issues(self.held_out.get(torch.arange(len(label))).cpu(), label)
+            self.keep = spare_classes(~issues, self._self_confidence().cpu(), label).to(self.keep.device)
+            log.info("confident learning leaves out %d of %d images", int((~self.keep).sum()), len(label))
+        self.beginning.restart(self.network)
+
+    def leave(self, phase: Phase, bag_pass: BagPass) -> None:
+        """Predict the fold that the network has not seen."""
+        if phase.name == "train":
+            return
+        for bag in bag_pass(1):
+            assert bag.images is not None
+            mine = self.fold[bag.index[:, 0]] == _number(phase)
+            if mine.any():
+                self.held_out.put(bag.index[mine, 0], self.predict(bag.images[mine]).softmax(dim=1))
+
+    def rows(self, phase: Phase) -> NDArray[np.int64]:
+        """All but the fold; in the end all but the pruned."""
+        chosen = self.keep if phase.name == "train" else self.fold != _number(phase)
+        return np.flatnonzero(chosen.cpu().numpy())
+
+    def inspect(self, bag: Bag) -> Inspection:
+        """label_score: the out-of-fold probability of the label."""
+        seen = super().inspect(bag)
+        if self.plan()[0].epochs == 0:
+            return seen
+        of_label = self.held_out.get(bag.index[:, 0]).gather(1, bag.label[:, None]).squeeze(1)
+        return replace(seen, label_score=of_label)
+
+    def _self_confidence(self) -> Tensor:
+        rows = torch.arange(len(self.labels), device=self.keep.device)
+        return self.held_out.get(rows).gather(1, self.labels.to(rows.device)[:, None]).squeeze(1)
+
+
+def spare_classes(keep: Tensor, confidence: Tensor, label: Tensor) -> Tensor:
+    """Keep (n,) the most trusted images of each class, whatever was found."""
+    keep = keep.clone()
+    for one in label.bincount().nonzero().squeeze(1):
+        members = (label == one).nonzero().squeeze(1)
+        keep[members[confidence[members].argsort(descending=True, stable=True)[:LEAST]]] = True
+    return keep
+
+
+def _number(phase: Phase) -> int:
+    return int(phase.name.rpartition("-")[2])

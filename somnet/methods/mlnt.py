@@ -1,0 +1,114 @@
+"""MLNT: Li et al., "Learning to Learn from Noisy Labeled Data", 2019."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import normalize
+
+from somnet.config import Config
+from somnet.core.losses import classification_loss
+from somnet.methods.base import BagPass, Method
+from somnet.nn.average import follow, warm_momentum
+from somnet.nn.backbones import Network
+from somnet.types import Bag, Losses, Phase
+
+
+def nearest(features: Tensor, count: int) -> Tensor:
+    """The `count` most similar other images (I, count) of each image of a batch, by the cosine of features (I, F)."""
+    unit = normalize(features, dim=1)
+    similarity = (unit @ unit.T).fill_diagonal_(-math.inf)  # (I, I)
+    return similarity.topk(min(count, len(features) - 1), dim=1).indices
+
+
+def synthetic_labels(label: Tensor, neighbours: Tensor) -> Tensor:
+    """The labels (I,) of a batch, a random half of them replaced by the label of a random neighbour (I, count)."""
+    chosen = torch.randperm(len(label), device=label.device)[: len(label) // 2]
+    which = torch.randint(neighbours.shape[1], (len(chosen),), device=label.device)
+    changed = label.clone()
+    changed[chosen] = label[neighbours[chosen, which]]
+    return changed
+
+
+def disagreement(teacher: Tensor, logits: Tensor) -> Tensor:
+    """Mean KL(t || p) of a teacher's probabilities t and predictions, from logits of both (I, C)."""
+    log_t = teacher.log_softmax(dim=1)
+    return (log_t.exp() * (log_t - logits.log_softmax(dim=1))).sum(dim=1).mean()
+
+
+def ramp(progress: float) -> float:
+    """exp(-5 (1 - u)^2): from nearly 0 to 1 while u goes from 0 to 1."""
+    return math.exp(-5 * (1 - min(progress, 1.0)) ** 2)
+
+
+class Mlnt(Method):
+    """After a gradient step on wrong labels the network must still agree with its teacher, a mean of its past.
+
+    A step takes cross entropy on the given labels, and for each synthetic labelling of the batch KL(teacher || p) of
+    the network theta' = theta - inner_lr grad CE(synthetic). The result is the teacher.
+
+    Deviations from the paper: first order (the inner gradient is a constant of the step); few copies instead of 10;
+    one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
+    since 0.99 takes hundreds of steps to forget its start; its term ramps up over the first half of the meta phase.
+    The budget counts an image once an epoch, as the main loss does, though a step really costs 1 + copies passes with
+    gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none a sample.
+    """
+
+    steps: Tensor  # of the teacher so far
+
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__(config, network, labels, classes)
+        self.teacher = network.twin()
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def plan(self) -> tuple[Phase, ...]:
+        """Cross entropy, then cross entropy and the meta loss."""
+        train, settings = self.config.train, self.config.mlnt
+        init = max(1, round(settings.init_share * train.epochs))
+        lr = {"network": train.lr}
+        later = {"network": train.lr * settings.lr}
+        return (Phase("init", init, lr), Phase("meta", train.epochs - init, later, anneal=(0.0, 1.0)))
+
+    def step(self, bag: Bag, phase: Phase) -> Losses:
+        """Cross entropy; in the second phase the meta loss too."""
+        assert bag.images is not None
+        features = self.network.image_features(bag.images)  # (I, F)
+        logits = self.network.classifier(features)  # (I, C)
+        losses = {"cls": classification_loss(logits, bag.label)}
+        if phase.name == "meta" and len(bag.label) > 1:  # a single image has no neighbour
+            losses["meta"] = self._meta_loss(bag, features.detach(), logits) * self.config.mlnt.strength
+        return losses
+
+    def _meta_loss(self, bag: Bag, features: Tensor, logits: Tensor) -> Tensor:
+        assert bag.images is not None
+        settings = self.config.mlnt
+        weights = {name: w for name, w in self.network.named_parameters() if w.requires_grad}
+        neighbours = nearest(features, settings.neighbours)
+        with torch.no_grad():
+            teacher = self.teacher.eval()(bag.images)  # (I, C)
+        total = torch.zeros((), device=logits.device)
+        for _ in range(settings.copies):
+            wrong = classification_loss(logits, synthetic_labels(bag.label, neighbours))
+            gradients = torch.autograd.grad(wrong, list(weights.values()), retain_graph=True)
+            moved = {
+                name: weight - settings.inner_lr * gradient
+                for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
+            }
+            total = total + disagreement(teacher, functional_call(self.network, moved, (bag.images,)))
+        return total / settings.copies
+
+    def after_step(self) -> None:
+        """The teacher follows."""
+        self.steps += 1
+        follow(self.teacher.tail, self.network.tail, self._momentum())
+        follow(self.teacher.classifier, self.network.classifier, self._momentum())
+
+    def _momentum(self) -> float:
+        return warm_momentum(self.config.mlnt.teacher, int(self.steps))
+
+    def leave(self, phase: Phase, bag_pass: BagPass) -> None:
+        """In the end the teacher is the network."""
+        if phase.name == "meta":
+            self.network.tail.load_state_dict(self.teacher.tail.state_dict())
+            self.network.classifier.load_state_dict(self.teacher.classifier.state_dict())

@@ -1,0 +1,107 @@
+"""MLNT: neighbours, synthetic labels and the meta loss by hand."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from somnet.methods.mlnt import Mlnt, disagreement, nearest, synthetic_labels
+
+if TYPE_CHECKING:
+    from tests.conftest import Toy
+
+    MakeToy = Callable[..., Toy]
+
+
+def mlnt(made: "Toy") -> Mlnt:
+    assert isinstance(made.method, Mlnt)
+    return made.method
+
+
+def test_nearest_is_by_angle() -> None:
+    angles = torch.tensor([0.0, 10.0, 80.0, 89.0]).deg2rad()
+    features = torch.stack([angles.cos(), angles.sin()], dim=1) * torch.tensor([[1.0], [9.0], [0.1], [2.0]])
+    assert nearest(features, 1).flatten().tolist() == [1, 0, 3, 2]
+    assert nearest(features, 2).tolist() == [[1, 2], [0, 2], [3, 1], [2, 1]]
+    assert nearest(features, 10).shape == (4, 3)  # never the image itself
+
+
+def test_half_of_the_labels_become_a_neighbours() -> None:
+    label = torch.arange(10)
+    neighbours = torch.stack([(label + 1) % 10, (label + 2) % 10], dim=1)
+    seen = set()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        moved = (synthetic_labels(label, neighbours) - label) % 10
+        assert int((moved > 0).sum()) == 5
+        seen |= set(moved.tolist())
+    assert seen == {0, 1, 2}
+
+
+def test_disagreement_by_hand() -> None:
+    even, quarter = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, math.log(3)]])
+    assert float(disagreement(even, quarter)) == pytest.approx(0.5 * math.log(4 / 3))
+    assert float(disagreement(quarter, quarter)) == pytest.approx(0.0)
+
+
+def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
+    made = toy("mlnt", **{"mlnt.copies": 1, "mlnt.strength": 2.0, "mlnt.inner_lr": 0.5})
+    method, bag = mlnt(made), made.batches(1)[0]
+    wrong = (bag.label + 1) % 3
+    monkeypatch.setattr("somnet.methods.mlnt.synthetic_labels", lambda label, neighbours: wrong)
+    assert bag.images is not None
+    with torch.no_grad():
+        method.teacher.classifier.bias += torch.tensor([1.0, 0.0, -1.0])
+        teacher = method.teacher(bag.images)
+    losses = method.train().step(bag, method.plan()[1])
+    parameters = [p for p in method.network.parameters() if p.requires_grad]
+    found = torch.autograd.grad(losses["meta"], parameters)
+
+    inner = torch.autograd.grad(cross_entropy(method.predict(bag.images), wrong), parameters)
+    with torch.no_grad():
+        for parameter, gradient in zip(parameters, inner, strict=True):
+            parameter -= 0.5 * gradient
+    expected = 2.0 * disagreement(teacher, method.predict(bag.images))
+    assert float(losses["meta"].detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
+    for one, other in zip(found, torch.autograd.grad(expected, parameters), strict=True):  # first order
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_a_single_image_has_no_neighbour(toy: "MakeToy") -> None:
+    made = toy("mlnt")
+    bag = made.batches(1)[0]
+    assert bag.images is not None
+    one = replace(
+        bag, index=bag.index[:1], label=bag.label[:1], boxes=bag.boxes[:1], mask=bag.mask[:1], images=bag.images[:1]
+    )
+    assert set(made.method.step(one, made.method.plan()[1])) == {"cls"}
+
+
+def test_the_teacher_follows(toy: "MakeToy") -> None:
+    method = mlnt(toy("mlnt"))
+    with torch.no_grad():
+        method.teacher.classifier.bias.fill_(0.0)
+        for value in (3.0, 6.0, 3.0):
+            method.network.classifier.bias.fill_(value)
+            method.after_step()
+    assert method.teacher.classifier.bias.tolist() == pytest.approx([3.0] * 3)  # mean of 0, 3, 6, 3
+    method.steps.fill_(1000)
+    with torch.no_grad():
+        method.network.classifier.bias.fill_(4.0)
+    method.after_step()
+    momentum = method.config.mlnt.teacher
+    assert method.teacher.classifier.bias.tolist() == pytest.approx([3.0 * momentum + 4.0 * (1 - momentum)] * 3)
+
+
+def test_in_the_end_the_network_is_the_teacher(toy: "MakeToy", tmp_path: Path) -> None:
+    made = toy("mlnt")
+    method, bag = mlnt(made), made.batches(1)[0]
+    assert bag.images is not None
+    made.trainer(tmp_path).run()
+    with torch.no_grad():
+        assert torch.equal(method.eval().predict(bag.images), method.teacher(bag.images))
