@@ -22,8 +22,8 @@ class SukhbaatarConfig(Section):
     """A noise layer behind the softmax."""
 
     start: Share = 0.1  # of the epochs, after which the layer is trained: a pretrained network soon memorises
-    decay: Annotated[float, Field(ge=0)] = 2.0  # of the layer, divided by the classes; up to 1 it can stay the identity
-    lr: Rate = 1.0  # of the layer, relative to the network's
+    decay: Annotated[float, Field(ge=0)] = 3.0  # of the layer, divided by the classes; up to 1 it can stay the identity
+    lr: Rate = 3.0  # of the layer, relative to the network's
 
 
 class DraeConfig(Section):
@@ -107,7 +107,7 @@ class ElrConfig(Section):
 class DivideMixConfig(Section):
     """Two networks, each of which divides the data for the other."""
 
-    init_share: Share = 0.2  # of the epochs by cross entropy
+    init_share: Share = 0.1  # of the epochs by cross entropy
     threshold: Share = 0.5  # probability of a clean label from which on an image is labelled
     temperature: Rate = 0.5  # of the sharpening
     mix: Rate = 0.5  # of the Beta distribution of MixUp

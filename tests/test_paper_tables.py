@@ -37,6 +37,7 @@ def test_the_ablations_are_those_of_the_paper() -> None:
 
 def test_the_figures_are_those_of_the_paper() -> None:
     assert [figure.accuracy for figure in ABLATIONS] == [68.6, 69.1, 76.8, 73.5, 74.8, 81.3, 74.1, 79.5, 78.2, 82.1]
+    assert set(PUBLISHED) <= set(METHODS)
     assert all(len(row) == len(SETS) for row in PUBLISHED.values())
     best = [max(PUBLISHED, key=lambda name: PUBLISHED[name][place]) for place in range(len(SETS))]
     assert best == ["somnet"] * len(SETS)

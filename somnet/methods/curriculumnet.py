@@ -33,7 +33,8 @@ def principal(points: Tensor, components: int) -> Tensor:
     if min(points.shape) <= components:
         return points  # a rotation would change no distance
     _, axes = torch.linalg.eigh(points.T @ points)  # (F, F), ascending
-    return points @ axes[:, -components:]
+    rotated: Tensor = points @ axes[:, -components:]
+    return rotated
 
 
 def cutoff_distance(points: Tensor, quantile: float, generator: torch.Generator) -> float:
@@ -46,7 +47,7 @@ def cutoff_distance(points: Tensor, quantile: float, generator: torch.Generator)
 
 def densities(points: Tensor, cutoff: float) -> Tensor:
     """How many of the points (R, F) are nearer to each than the cutoff, itself included (R,)."""
-    return torch.cat([(torch.cdist(block, points) < cutoff).sum(dim=1) for block in points.split(BLOCK)])
+    return torch.cat([(torch.cdist(block, points) < cutoff).sum(dim=1) for block in torch.split(points, BLOCK)])
 
 
 def density_groups(density: Tensor) -> Tensor:

@@ -78,7 +78,8 @@ class Autoencoder(nn.Module):
     def errors(self, x: Tensor) -> Tensor:
         """e_i = ||x_i - xhat_i||^2 (R,) of features (R, F)."""
         again = self.decoder(self.encoder(x).sigmoid()).sigmoid()  # (R, F)
-        return (x - again).square().sum(dim=1)
+        errors: Tensor = (x - again).square().sum(dim=1)
+        return errors
 
 
 def reconstruction_errors(features: Tensor, epochs: int, balance: float, generator: torch.Generator) -> Tensor:
@@ -91,14 +92,14 @@ def reconstruction_errors(features: Tensor, epochs: int, balance: float, generat
     parameters = list(model.parameters())
     adam = torch.optim.Adam(parameters, lr=RATE, weight_decay=DECAY)
     for _ in range(epochs):
-        for rows in torch.randperm(len(x), generator=generator).split(BATCH):
+        for rows in torch.split(torch.randperm(len(x), generator=generator), BATCH):
             with torch.enable_grad():
                 loss = discriminative_loss(model.errors(x[rows.to(x.device)]), balance)
             for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
                 parameter.grad = gradient
             adam.step()
     with torch.no_grad():
-        return torch.cat([model.errors(part) for part in x.split(BATCH)])
+        return torch.cat([model.errors(part) for part in torch.split(x, BATCH)])
 
 
 class Drae(Plain):

@@ -21,4 +21,4 @@ def training_features(network: Network, bag_pass: BagPass) -> Tensor:
 def members(labels: Tensor) -> Iterator[Tensor]:
     """Numbers (R,) of the images of each class that has any, in order."""
     order = labels.argsort(stable=True)
-    yield from (rows for rows in order.split(labels.bincount().tolist()) if len(rows))
+    yield from (rows for rows in torch.split(order, labels.bincount().tolist()) if len(rows))

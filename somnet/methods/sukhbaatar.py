@@ -68,7 +68,7 @@ class Sukhbaatar(Method):
         if phase.name == "plain":
             return {"cls": classification_loss(logits, bag.label)}
         columns = self.layer.T[bag.label]  # (I, C)
-        columns.register_hook(lambda gradient: gradient.clamp(min=-LARGEST / len(gradient)))
+        columns.register_hook(_bounded)  # type: ignore[no-untyped-call]
         return {"cls": noisy_cross_entropy(logits, columns)}
 
     @torch.no_grad()
@@ -86,3 +86,8 @@ class Sukhbaatar(Method):
         decay = self.config.sukhbaatar.decay / self.classes
         layer = {"name": "noise-layer", "params": [self.layer], "momentum": 0.0, "weight_decay": decay}
         return [*super().param_groups(), layer]
+
+
+def _bounded(gradient: Tensor) -> Tensor:
+    """The gradients (I, C) of a mean over images, each image's share held in bounds."""
+    return gradient.clamp(min=-LARGEST / len(gradient))
