@@ -81,7 +81,7 @@ class Benchmark:
 
 
 def _as_text(value: object) -> str:
-    return display_name(os.fsencode(value)) if isinstance(value, Path) else str(value)
+    return display_name(os.fsencode(value.resolve().name)) if isinstance(value, Path) else str(value)
 
 
 def _absolute(value: object) -> object:

@@ -14,7 +14,7 @@ from somnet.report.figures import one_line
 
 MARGIN, ROW, HEADING, FOOT = 24, 30, 76, 52
 PLOT, VALUES = 420, 130  # widths of the plot and of the column of values
-LETTER, TITLE_LETTER = 8, 10  # about the width of one
+LETTER, TITLE_LETTER = 8, 11  # about the width of one
 LONGEST_NAME = 40
 MOST_TICKS = 7
 
