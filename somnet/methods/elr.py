@@ -34,15 +34,22 @@ class EarlyLearning(Plain):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.targets = SampleTable(len(labels), classes)
+        self.moved: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new targets
 
     def step(self, bag: Bag, phase: Phase) -> Losses:
-        """Cross entropy and the regulariser; the targets move along."""
+        """Cross entropy and the regulariser."""
         assert bag.images is not None
         logits, rows = self.predict(bag.images), bag.index[:, 0]
         settings = self.config.elr
         target = moving_target(self.targets.get(rows), logits, settings.beta)
-        self.targets.put(rows, target)
+        self.moved = rows, target
         return {
             "cls": classification_loss(logits, bag.label),
             "early": settings.strength * early_learning_term(logits, target),
         }
+
+    def after_step(self) -> None:
+        """The targets move along, if the step's loss was a number."""
+        if self.moved is not None:
+            self.targets.put(*self.moved)
+            self.moved = None

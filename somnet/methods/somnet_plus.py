@@ -55,6 +55,7 @@ class SomNetPlus(SomNet):
         self.plus = config.somnet_plus
         self.scout = network.twin()
         self.targets = SampleTable(len(labels), classes)
+        self.moved: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new targets
         self.register_buffer("parts", torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(len(labels), 3, 1))
         self.register_buffer("best", torch.zeros(len(labels), dtype=torch.int16))
         self.register_buffer("searched", torch.ones(len(labels)))
@@ -97,11 +98,18 @@ class SomNetPlus(SomNet):
         assert bag.images is not None
         logits, rows = self.predict(bag.images), bag.index[:, 0]
         target = moving_target(self.targets.get(rows), logits, self.plus.beta)
-        self.targets.put(rows, target)
+        self.moved = rows, target
         losses = {"cls": classification_loss(logits, bag.label)}
         if self.plus.strength:
             losses["early"] = self.plus.strength * early_learning_term(logits, target)
         return losses
+
+    def after_step(self) -> None:
+        """Eq. 5 and 7; in the second look the targets move along."""
+        super().after_step()
+        if self.moved is not None:
+            self.targets.put(*self.moved)
+            self.moved = None
 
     @torch.no_grad()
     def inspect(self, bag: Bag) -> Inspection:
