@@ -55,7 +55,7 @@ class Pencil(Method):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.label_logits = SampleTable(len(labels), classes)
-        for rows in torch.arange(len(labels)).split(CHUNK):
+        for rows in torch.split(torch.arange(len(labels)), CHUNK):
             self.label_logits.put(rows, START * one_hot(labels[rows], classes).float())
         self.moved: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new logits
 

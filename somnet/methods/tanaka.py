@@ -17,7 +17,7 @@ TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
 
 
 def prior_term(logits: Tensor, prior: Tensor) -> Tensor:
-    """Lp = -sum_c prior_c log(batch mean of p_c): lowest where the batch is shared out among classes as the prior is."""
+    """Lp = -sum_c prior_c log(batch mean of p_c): lowest where a batch has the classes in the prior's shares."""
     return -(prior * logits.softmax(dim=1).mean(dim=0).clamp(min=TINY).log()).sum()
 
 
@@ -28,7 +28,7 @@ def entropy_term(logits: Tensor) -> Tensor:
 
 
 def running_mean(mean: Tensor, seen: Tensor, new: Tensor, window: int) -> Tensor:
-    """Mean (I, C) of the last `window` visits: exact for the first ones, then old visits fade instead of falling out."""
+    """Mean (I, C) of the last `window` visits: exact for the first ones; then old visits fade, they do not fall out."""
     return mean + (new - mean) / (seen + 1).clamp(max=window)[:, None]
 
 

@@ -56,7 +56,7 @@ def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch:
     monkeypatch.setattr("somnet.methods.mlnt.synthetic_labels", lambda label, neighbours: wrong)
     assert bag.images is not None
     with torch.no_grad():
-        method.teacher.classifier.bias += torch.tensor([1.0, 0.0, -1.0])
+        method.teacher.classifier.bias.add_(torch.tensor([1.0, 0.0, -1.0]))
         teacher = method.teacher(bag.images)
     losses = method.train().step(bag, method.plan()[1])
     parameters = [p for p in method.network.parameters() if p.requires_grad]
@@ -65,7 +65,7 @@ def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch:
     inner = torch.autograd.grad(cross_entropy(method.predict(bag.images), wrong), parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, inner, strict=True):
-            parameter -= 0.5 * gradient
+            parameter.sub_(0.5 * gradient)
     expected = 2.0 * disagreement(teacher, method.predict(bag.images))
     assert float(losses["meta"].detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
     for one, other in zip(found, torch.autograd.grad(expected, parameters), strict=True):  # first order

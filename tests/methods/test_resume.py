@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from somnet.errors import TrainingStopped
+from somnet.errors import SomnetError, TrainingStopped
 from somnet.methods.registry import METHODS
 from somnet.training.checkpoint import LAST, load_checkpoint
 from somnet.types import Bag, Losses, Phase
@@ -22,19 +22,13 @@ if TYPE_CHECKING:
 SHORT = {"train.batch_size": 4, "somnet.memory.side": 2}
 
 
-def final_state(toy: "MakeToy", name: str, out: Path) -> dict[str, Tensor]:
-    """All tensors of the last checkpoint, of a run that goes on where the last one stopped."""
-    toy(name, **SHORT).trainer(out).run(resume=True)
-    return load_checkpoint(out / LAST)[0]
-
-
-def stop_after(patch: pytest.MonkeyPatch, made: "Toy", steps: int) -> list[Phase]:
-    """Send a signal during a step; returns the phases of the steps so far."""
-    step, done = made.method.step, list[Phase]()
+def count_steps(patch: pytest.MonkeyPatch, made: "Toy", stop: int | None = None) -> list[str]:
+    """The phase of each step that will be done; a signal comes during the step with the number `stop`."""
+    step, done = made.method.step, list[str]()
 
     def wrapped(bag: Bag, phase: Phase) -> Losses:
-        done.append(phase)
-        if len(done) == steps:
+        done.append(phase.name)
+        if len(done) == stop:
             signal.raise_signal(signal.SIGTERM)
         return step(bag, phase)
 
@@ -42,18 +36,45 @@ def stop_after(patch: pytest.MonkeyPatch, made: "Toy", steps: int) -> list[Phase
     return done
 
 
+def final_state(out: Path) -> dict[str, Tensor]:
+    return load_checkpoint(out / LAST)[0]
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_an_interrupted_run_ends_like_any_other(
     name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = final_state(toy, name, tmp_path / "whole")
-    plan = toy(name, **SHORT).method.plan()
-    for stop in (2, 3, 6, 10):  # within an epoch, at its end, further on
+    made = toy(name, **SHORT)
+    done = count_steps(monkeypatch, made)
+    made.trainer(tmp_path / "whole").run()
+    expected = final_state(tmp_path / "whole")
+    for stop in (2, len(done) // 2, len(done) - 1):
         made, out = toy(name, **SHORT), tmp_path / str(stop)
-        stop_after(monkeypatch, made, stop)
+        count_steps(monkeypatch, made, stop)
         with pytest.raises(TrainingStopped):
             made.trainer(out).run()
-        found = final_state(toy, name, out)
+        toy(name, **SHORT).trainer(out).run(resume=True)
+        found = final_state(out)
         assert found.keys() == expected.keys()
         different = [tensor for tensor in expected if not torch.equal(found[tensor], expected[tensor])]
-        assert different == [], f"stopped after {stop} steps of {[phase.name for phase in plan]}"
+        assert different == [], f"stopped after step {stop} of {done}"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_without_a_loss_leaves_no_trace(
+    name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = toy(name, **SHORT)
+    step = made.method.step
+    nan = float("nan")
+
+    def spoilt(bag: Bag, phase: Phase) -> Losses:
+        before = {key: tensor.clone() for key, tensor in made.method.state_dict().items()}
+        losses = step(bag, phase)
+        after = made.method.state_dict()
+        assert [key for key in before if not torch.equal(before[key], after[key])] == []
+        return {key: loss * nan for key, loss in losses.items()}
+
+    monkeypatch.setattr(made.method, "step", spoilt)
+    with pytest.raises(SomnetError, match="lower"):
+        made.trainer(tmp_path).run()

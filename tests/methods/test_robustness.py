@@ -5,7 +5,6 @@ are flipped; plain training learns them by heart. Clutter: the thing fills a qua
 foreign things fill the rest; the images of the test show the thing alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from torch import Tensor
 from somnet.config import Config
 from somnet.data.bags import Boxes
 from somnet.data.proposals import Scan
-from somnet.methods.registry import METHODS
 from somnet.run import build_method
 from somnet.training.loop import Trainer
 

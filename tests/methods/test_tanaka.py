@@ -96,7 +96,7 @@ def test_soft_labels_are_the_mean_of_the_predictions(toy: "MakeToy") -> None:
     predictions = []
     for name in ("given", "soft"):
         with torch.no_grad():
-            method.network.classifier.bias += torch.tensor([1.0, 0.0, 0.0])
+            method.network.classifier.bias.add_(torch.tensor([1.0, 0.0, 0.0]))
             predictions.append(method.predict(bag.images).softmax(dim=1))
         method.step(bag, phase_of(method, name))
         method.after_step()
