@@ -20,6 +20,7 @@ from somnet.config import Config
 from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
 from somnet.methods.plain import Plain, PlainRoi
 from somnet.methods.somnet import SomNet
+from somnet.methods.somnet_plus import SomNetPlus
 from somnet.pipeline import next_run_folder
 from somnet.run import Run, choose_device
 from somnet.training.checkpoint import LAST, load_checkpoint
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
 
 KINDS: dict[str, dict[str, Any]] = {
+    "somnet+": {"method": "somnet+", "train.epochs": 6},
     "plain": {"method": "plain"},
     "plain-roi": {"method": "plain-roi"},
     "somnet": {"method": "somnet"},
@@ -93,7 +95,7 @@ def before_each_step(patch: pytest.MonkeyPatch, act: Callable[[int, Phase], None
 
         return wrapped
 
-    for method in (Plain, PlainRoi, SomNet):
+    for method in (Plain, PlainRoi, SomNet, SomNetPlus):
         patch.setattr(method, "step", wrap(method.step))
 
 
@@ -173,9 +175,9 @@ def test_crashes_within_epochs_change_nothing(
 KILLED = """
 import os, sys
 from somnet.cli import main
-from somnet.methods.somnet import SomNet
+from somnet.methods.somnet_plus import SomNetPlus
 
-number, step, count = int(sys.argv.pop(1)), SomNet.step, 0
+number, step, count = int(sys.argv.pop(1)), SomNetPlus.step, 0
 
 def wrapped(self, bag, phase):
     global count
@@ -184,7 +186,7 @@ def wrapped(self, bag, phase):
         os.kill(os.getpid(), number)
     return step(self, bag, phase)
 
-SomNet.step = wrapped
+SomNetPlus.step = wrapped
 main()
 """
 
@@ -200,8 +202,8 @@ def test_a_killed_process_can_be_resumed(
     tmp_path: Path,
     uninterrupted: Callable[[str], tuple[Config, Result]],
 ) -> None:
-    config, expected = uninterrupted("somnet")
-    words = ["train", data, "--out", tmp_path / "run", "--workers", 1, *tiny.flags()]
+    config, expected = uninterrupted("somnet+")
+    words = ["train", data, "--out", tmp_path / "run", "--workers", 1, *tiny.flags(), "--epochs", 6]
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(int(number)), *map(str, words)],
         capture_output=True,
