@@ -144,3 +144,4 @@ class SomnetPlusConfig(Section):
     regions: bool = True  # False: the second look sees whole images only
     strength: Annotated[float, Field(ge=0)] = 3.0  # of the early-learning term; 0 is plain cross entropy
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the moving average of predictions
+    handover: bool = True  # that average begins with what the search believed; False: with nothing

@@ -8,8 +8,9 @@ Here SOMNet only searches, and what it finds is looked at again, at full size:
 2. Second look, the other epochs: each time an image is due, one of three views of it is drawn: all of it; the region
    in which the label is believed most; the largest region that is nearly as good. So a thing that is small among
    clutter is seen as large as in a test image, and one that fills the image is still seen as a whole.
-3. The second look remembers what it believed of each image early, over all views (ELR's term): wrong labels are not
-   learnt by heart, however many the steps. With labels that are right, the term says the same as they do.
+3. The second look remembers what was believed of each image early, over all views (ELR's term), and begins with what
+   the search believed: wrong labels are not learnt by heart, however many the steps. With labels that are right, the
+   term says the same as they do.
 """
 
 from dataclasses import replace
@@ -86,6 +87,8 @@ class SomNetPlus(SomNet):
         self.parts[rows] = torch.stack([boxes[:, 0], boxes[each, good], boxes[each, seen.best]], dim=1)
         self.best[rows] = seen.best.to(self.best.dtype)
         self.searched[rows] = seen.label_score
+        if self.plus.handover:
+            self.targets.put(rows, seen.probabilities)
 
     def views(self, phase: Phase) -> NDArray[np.float32] | None:
         """Three parts of each image."""

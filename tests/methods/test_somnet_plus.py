@@ -80,6 +80,17 @@ def test_views_are_the_image_a_good_region_and_the_best_one(toy: "MakeToy") -> N
     assert (area[:, 1] >= area[:, 2] - 1e-6).all()
 
 
+@pytest.mark.parametrize("handover", [True, False])
+def test_the_second_look_begins_with_what_the_search_believed(toy: "MakeToy", handover: bool) -> None:
+    made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.handover": handover})
+    method = looked(made)
+    bag = made.batches(1)[0]
+    with torch.no_grad():
+        seen = super(SomNetPlus, method).inspect(bag)  # the network is the scout still
+    believed = seen.probabilities if handover else torch.zeros_like(seen.probabilities)
+    assert torch.allclose(method.targets.get(bag.index[:, 0]), believed, atol=1e-6)
+
+
 def test_searching_phases_see_whole_images(toy: "MakeToy") -> None:
     method = looked(toy("somnet+", **{"train.epochs": 5}))
     assert all(method.views(phase) is None for phase in method.plan()[:-1])
