@@ -150,6 +150,21 @@ def predict(
 
 
 @app.command()
+def export(
+    run: RunArgument,
+    format: Annotated[str, typer.Option(help="timm: a folder for timm; onnx: a graph for onnxruntime.")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default RUN/export/FORMAT.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+) -> None:
+    """Write the trained network for other programs, with a model card; the memory is not part of it."""
+    from somnet.exports import export as write_export
+
+    folder = write_export(run, format, out, overwrite=overwrite)
+    files = ", ".join(sorted(file.name for file in folder.iterdir()))
+    console.print(f"{folder}: {files}\nnext: how to load it is in {folder / 'README.md'}", markup=False, soft_wrap=True)
+
+
+@app.command()
 def demo(
     seeds: SeedsOption = "0",
     out: Annotated[Path, typer.Option(help="Folder for data, runs, table and pictures.")] = Path("demo"),

@@ -6,6 +6,7 @@ SomnetError
 │   └── UnreadableImage  one file is no picture; it is quarantined, the run goes on
 ├── WeightsError         pretrained weights cannot be had
 ├── RunError             a run folder is missing, taken, or not what was expected
+├── ExportError          a model cannot be written in the format that was asked for
 └── TrainingStopped      a signal asked to stop; the state is saved
 """
 
@@ -32,6 +33,10 @@ class WeightsError(SomnetError):
 
 class RunError(SomnetError):
     """A run folder is missing, already taken, or not what was expected."""
+
+
+class ExportError(SomnetError):
+    """A model cannot be written in the format that was asked for."""
 
 
 class TrainingStopped(SomnetError):
