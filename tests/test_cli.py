@@ -137,7 +137,8 @@ def test_without_a_terminal_the_output_is_plain_lines(finished: Finished) -> Non
 
 def test_a_line_of_the_log_is_never_broken_in_two(finished: Finished) -> None:
     """What is said to be typed next can be copied, however long the path."""
-    assert f"somnet predict {finished.out} IMAGES" in finished.process.stderr
+    for command in ("report {} --open", "clean {} --out DIR", "export {} --format onnx", "predict {} IMAGES"):
+        assert f"somnet {command.format(finished.out)}\n" in finished.process.stderr
 
 
 def test_existing_run_is_not_overwritten(finished: Finished, photos: "Photos", cli: "Cli") -> None:

@@ -78,6 +78,11 @@ class Network(nn.Module):
         """Logits (I, C) of whole images; at test time this is all there is, as in the paper."""
         return self.classifier(self.image_features(inputs))  # type: ignore[no-any-return]
 
+    def evidence(self, inputs: Tensor) -> Tensor:
+        """Logits (I, C, H, W) of each cell of the map; the mean over the cells is what `forward` gives."""
+        cells = torch.einsum("ifhw,cf->ichw", self.maps(inputs), self.classifier.weight)
+        return cells + self.classifier.bias[:, None, None]
+
     def twin(self) -> "Network":
         """A copy for prepared inputs that is not trained: tail and classifier as they are now, no trunk."""
         twin = copy.deepcopy(self, {id(self.trunk): nn.Identity()})
