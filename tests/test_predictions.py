@@ -50,7 +50,7 @@ def web(photos: "Photos", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         (["a/*"], ["a/B.png", "a/broken.jpg", "a/c.png", "a/deep/d.jpg"]),
         (["z", "a/c.png", "a/c.png", "z/*"], ["z/d.png", "a/c.png"]),
         (["photo[1].png"], ["photo[1].png"]),
-        (["a/notes.pdf", "missing.png"], ["a/notes.docx", "missing.png"]),
+        (["a/notes.pdf", "missing.png"], ["a/notes.pdf", "missing.png"]),
     ],
 )
 def test_names_folders_and_patterns(web: Path, words: list[str], expected: list[str]) -> None:
