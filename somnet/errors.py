@@ -10,6 +10,11 @@ SomnetError
 └── TrainingStopped      a signal asked to stop; the state is saved
 """
 
+OPENCV_FIX = (
+    "pip uninstall -y opencv-python opencv-python-headless opencv-contrib-python && "
+    "pip install --force-reinstall opencv-contrib-python-headless"
+)
+
 
 class SomnetError(Exception):
     """Base of all errors that are shown to the user without a traceback."""
