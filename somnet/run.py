@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -202,16 +202,28 @@ def loading_processes(model: Network, workers: int) -> int:
     return 0 if model.frozen_trunk else workers
 
 
-def choose_device(device: str) -> str:
-    """`auto` is the GPU if there is one."""
+def devices() -> dict[str, int]:
+    """How many devices of each kind torch can compute on here."""
+    return {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+
+
+def choose_device(device: str, present: Mapping[str, int] | None = None) -> str:
+    """`auto` is the GPU if there is one; anything else has to be there."""
+    present = devices() if present is None else present
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if present["cuda"] else "cpu"
     try:
-        torch.device(device)
+        asked = torch.device(device)
     except RuntimeError:
-        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ... or auto") from None
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise RunError("--device cuda, but torch finds no GPU here: use --device cpu, or see somnet doctor")
+        asked = None
+    if asked is None or asked.type not in present:
+        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ..., mps or auto")
+    count = present[asked.type]
+    if count == 0:
+        raise RunError(f"--device {device}, but torch finds no such GPU here: use --device cpu, or see somnet doctor")
+    if (asked.index or 0) >= count:
+        known = asked.type if count == 1 else f"{asked.type}:0 to {asked.type}:{count - 1}"
+        raise RunError(f"--device {device}, but there is only {known}: use that, or auto")
     return device
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import somnet
+from somnet.errors import OPENCV_FIX
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Photos, Tiny
@@ -262,7 +263,7 @@ def test_doctor_fails_without_edge_boxes(cli: "Cli", monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(cv2, "ximgproc")
     outcome = cli("doctor")
     assert outcome.code == 1
-    assert "opencv-contrib-python-headless" in "".join(outcome.out.split())
+    assert OPENCV_FIX in outcome.out
 
 
 def test_version() -> None:
@@ -281,6 +282,9 @@ def test_version() -> None:
         (["--config", "none.toml"], "none.toml"),
         (["--device", "cuda:7"], "GPU"),
         (["--device", "gpu"], "gpu"),
+        (["--device", "cpu:3"], "cpu:3"),
+        (["--device", "meta"], "meta"),
+        (["--set", "train.lr=inf"], "train.lr"),
     ],
 )
 def test_a_wrong_setting_is_one_line(
