@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.decode import read_picture
@@ -110,6 +111,7 @@ class Run:
 
     def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images."""
+        keep_memory()
         index = open_source(Path(data))
         split = held_out_split(index)
         index = index.of_split(split) if split else index
@@ -137,7 +139,11 @@ class Run:
         batch_size: int = FORWARD_IMAGES,
         evidence: bool = False,
     ) -> Iterator[Prediction]:
-        """Classes of image files, in their order; a bad file gives a prediction with a reason."""
+        """Classes of image files, in their order; a bad file gives a prediction with a reason.
+
+        With `evidence`, a prediction also says how much each place of the image speaks for its first class.
+        """
+        keep_memory()
         model = self.model.to(choose_device(device))
         decoded = in_threads(partial(_pixels, side=self.config.model.imgsz), images, ahead=2 * batch_size)
         with track("predicting", len(images)) as advance:
