@@ -103,9 +103,8 @@ def test_a_folder_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
     with atomic_folder(target) as folder:
         (folder / "a.txt").write_text("first")
         assert not target.exists()
-    with pytest.raises(ValueError, match="half way"), atomic_folder(target) as folder:
-        (folder / "a.txt").write_text("second")
-        raise ValueError("half way")
+    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(target) as folder:
+        (folder / "missing" / "a.txt").write_text("second")
     assert [(file.name, file.read_text()) for file in target.iterdir()] == [("a.txt", "first")]
     with atomic_folder(target) as folder:
         (folder / "b.txt").write_text("third")
