@@ -3,11 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from somnet.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
+    from somnet.exports import export
     from somnet.pipeline import train
     from somnet.run import Evaluation, Prediction, Run
 
@@ -17,11 +20,12 @@ _PLACES = {
     "Prediction": "somnet.run",
     "Run": "somnet.run",
     "SomnetError": "somnet.errors",
+    "export": "somnet.exports",
     "load_config": "somnet.config",
     "train": "somnet.pipeline",
 }
 
-__all__ = ["Config", "Evaluation", "Prediction", "Run", "SomnetError", "load_config", "train"]
+__all__ = ["Config", "Evaluation", "Prediction", "Run", "SomnetError", "export", "load_config", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -137,16 +137,44 @@ def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", wo
 @app.command()
 def predict(
     run: RunArgument,
-    images: Annotated[list[Path], typer.Argument(help="Image files or folders of them.")],
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
+    images: Annotated[list[Path], typer.Argument(help='Image files, folders, or quoted patterns: "new/**/*.jpg".')],
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .jsonl.")] = Path("predictions.csv"),
+    top_k: Annotated[int, typer.Option(min=1, help="Classes a row, most probable first.")] = 5,
+    heatmaps: Annotated[
+        Path | None, typer.Option(help="New folder for a picture an image: where the evidence is.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
     device: DeviceOption = "auto",
 ) -> None:
-    """Classify images into a CSV file: a row each, bad files with a reason."""
+    """Classify images into a table: a row each, bad files with a reason."""
     from somnet.predictions import image_files, write_predictions
+    from somnet.report.heatmaps import with_heatmaps
     from somnet.run import Run
 
-    count, bad = write_predictions(Run(run).predict(image_files(images), device=device), out)
+    model, files = Run(run), image_files(images)
+    found = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
+    found = with_heatmaps(found, heatmaps) if heatmaps else found
+    count, bad = write_predictions(found, out, top=min(top_k, len(model.classes)))
     console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False, soft_wrap=True)
+    if heatmaps:
+        console.print(f"{heatmaps}: a picture of the evidence for each image", markup=False, soft_wrap=True)
+    else:
+        console.print("next: add --heatmaps DIR to see where the evidence is", markup=False, soft_wrap=True)
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    format: Annotated[str, typer.Option(help="timm: a folder for timm; onnx: a graph for onnxruntime.")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default RUN/export/FORMAT.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+) -> None:
+    """Write the trained network for other programs, with a model card; the memory is not part of it."""
+    from somnet.exports import export as write_export
+
+    folder = write_export(run, format, out, overwrite=overwrite)
+    files = ", ".join(sorted(file.name for file in folder.iterdir()))
+    console.print(f"{folder}: {files}\nnext: how to load it is in {folder / 'README.md'}", markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -6,14 +6,10 @@ import platform
 import shutil
 from dataclasses import dataclass
 
-from somnet.errors import SomnetError
+from somnet.errors import OPENCV_FIX, SomnetError
 from somnet.files import cache_folder
 
 PACKAGES = ("torch", "torchvision", "timm", "opencv-contrib-python-headless", "pillow", "pyarrow", "scikit-learn")
-OPENCV_FIX = (
-    "pip uninstall -y opencv-python opencv-python-headless opencv-contrib-python && "
-    "pip install --force-reinstall opencv-contrib-python-headless"
-)
 LEAST_FREE_GB = 5
 
 

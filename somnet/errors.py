@@ -6,8 +6,14 @@ SomnetError
 │   └── UnreadableImage  one file is no picture; it is quarantined, the run goes on
 ├── WeightsError         pretrained weights cannot be had
 ├── RunError             a run folder is missing, taken, or not what was expected
+├── ExportError          a model cannot be written in the format that was asked for
 └── TrainingStopped      a signal asked to stop; the state is saved
 """
+
+OPENCV_FIX = (
+    "pip uninstall -y opencv-python opencv-python-headless opencv-contrib-python && "
+    "pip install --force-reinstall opencv-contrib-python-headless"
+)
 
 
 class SomnetError(Exception):
@@ -32,6 +38,10 @@ class WeightsError(SomnetError):
 
 class RunError(SomnetError):
     """A run folder is missing, already taken, or not what was expected."""
+
+
+class ExportError(SomnetError):
+    """A model cannot be written in the format that was asked for."""
 
 
 class TrainingStopped(SomnetError):

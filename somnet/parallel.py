@@ -1,12 +1,13 @@
-"""Work on all cores, in processes."""
+"""Work on all cores, in processes; or in threads, where the work itself leaves Python."""
 
 import ctypes
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -41,6 +42,24 @@ def on_all_cores(
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
             cv2.setNumThreads(-1)  # OpenCV's own choice again
+
+
+def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterator[R]:
+    """Results of the tasks in order, from a thread a core; at most `ahead` tasks are begun before they are asked for.
+
+    For work such as decoding, which holds no lock of Python's. Tasks are fetched, in order, by the caller's thread.
+    """
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(work, task))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _do_all(work: Callable[[T], R], chunk: Sequence[T]) -> list[R]:

@@ -168,11 +168,12 @@ def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     backgrounds = sum(images["is_background_issue"].to_pylist())
     log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
     log.info(
-        "done in %s: see %s, or predict with: somnet predict %s IMAGES",
-        duration(summary["seconds"]["total"]),
-        out / "issues.csv",
-        out,
+        "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / "issues.csv"
     )
+    log.info("next, see what was found:     somnet report %s --open", out)
+    log.info("      write a clean data set: somnet clean %s --out DIR", out)
+    log.info("      carry the model away:   somnet export %s --format onnx", out)
+    log.info("      classify other images:  somnet predict %s IMAGES", out)
 
 
 def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:

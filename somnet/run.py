@@ -3,9 +3,10 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.decode import read_picture
@@ -27,6 +30,7 @@ from somnet.evaluate import per_class, top_k
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.nn.backbones import Network
+from somnet.parallel import in_threads
 from somnet.progress import track
 from somnet.training.checkpoint import LAST, load_checkpoint
 
@@ -53,6 +57,9 @@ class Prediction:
     labels: tuple[str, ...] = ()
     probabilities: tuple[float, ...] = ()
     unreadable_reason: str | None = None
+    evidence: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """(H, W) what each place adds to the first class's logit, beyond what it adds to the average class."""
+    heatmap: str | None = None  # file with a picture of the evidence
 
 
 class Run:
@@ -104,6 +111,7 @@ class Run:
 
     def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images."""
+        keep_memory()
         index = open_source(Path(data))
         split = held_out_split(index)
         index = index.of_split(split) if split else index
@@ -122,37 +130,55 @@ class Run:
         inputs = make_inputs(part, model, self.config, device=device, workers=worker_count(workers))
         return measure(model, inputs, labels[rows], self.classes, device=device, workers=worker_count(workers))
 
-    def predict(self, images: Sequence[Path | str], *, device: str = "auto", top: int = 5) -> Iterator[Prediction]:
-        """Classes of image files, in their order; a bad file gives a prediction with a reason."""
-        model = self.model.to(choose_device(device))
-        with track("predicting", len(images)) as advance:
-            for start in range(0, len(images), FORWARD_IMAGES):
-                chunk = images[start : start + FORWARD_IMAGES]
-                yield from self._predict_chunk(model, chunk, top)
-                advance(len(chunk))
+    def predict(
+        self,
+        images: Sequence[Path | str],
+        *,
+        device: str = "auto",
+        top: int = 5,
+        batch_size: int = FORWARD_IMAGES,
+        evidence: bool = False,
+    ) -> Iterator[Prediction]:
+        """Classes of image files, in their order; a bad file gives a prediction with a reason.
 
-    def _predict_chunk(self, model: Network, images: Sequence[Path | str], top: int) -> list[Prediction]:
-        side = self.config.model.imgsz
-        pixels: dict[int, torch.Tensor] = {}
-        reasons: dict[int, str] = {}
-        for place, image in enumerate(images):
-            try:
-                pixels[place] = to_square(read_picture(str(image), at_least=side).image, side)
-            except UnreadableImage as error:
-                reasons[place] = str(error)
-        rows: dict[int, tuple[list[float], list[int]]] = {}
-        if pixels:
-            with torch.no_grad():
-                batch = torch.stack(list(pixels.values())).to(model.mean.device)
-                best = model(model.prepare(batch)).softmax(dim=1).topk(min(top, len(self.classes)), dim=1)
-            found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            rows = dict(zip(pixels, found, strict=True))
+        With `evidence`, a prediction also says how much each place of the image speaks for its first class.
+        """
+        keep_memory()
+        model = self.model.to(choose_device(device))
+        decoded = in_threads(partial(_pixels, side=self.config.model.imgsz), images, ahead=2 * batch_size)
+        with track("predicting", len(images)) as advance:
+            for start in range(0, len(images), batch_size):
+                names = [str(image) for image in images[start : start + batch_size]]
+                yield from self._predict_batch(model, names, list(islice(decoded, len(names))), top, evidence)
+                advance(len(names))
+
+    @torch.no_grad()
+    def _predict_batch(
+        self, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
+    ) -> list[Prediction]:
+        good = [what for what in decoded if isinstance(what, Tensor)]
+        found = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
         return [
-            Prediction(str(image), unreadable_reason=reasons[place])
-            if place in reasons
-            else Prediction(str(image), tuple(self.classes[i] for i in rows[place][1]), tuple(rows[place][0]))
-            for place, image in enumerate(images)
+            Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(found), file_name=name)
+            for name, what in zip(names, decoded, strict=True)
         ]
+
+    def _classify(self, model: Network, pixels: Tensor, top: int, evidence: bool) -> Iterator[Prediction]:
+        inputs = model.prepare(pixels.to(model.mean.device))
+        cells = model.evidence(inputs) if evidence else None  # (I, C, H, W)
+        logits = model(inputs) if cells is None else cells.mean(dim=(2, 3))  # (I, C)
+        best = logits.softmax(dim=1).topk(min(top, len(self.classes)), dim=1)
+        for row, (shares, places) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
+            seen = None if cells is None else (cells[row, places[0]] - cells[row].mean(dim=0)).cpu().numpy()  # (H, W)
+            yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=seen)
+
+
+def _pixels(image: Path | str, side: int) -> Tensor | str:
+    """The network's view of a file, or why there is none."""
+    try:
+        return to_square(read_picture(str(image), at_least=side).image, side)
+    except UnreadableImage as error:
+        return str(error)
 
 
 def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretrained: bool | None = None) -> Method:
@@ -182,16 +208,28 @@ def loading_processes(model: Network, workers: int) -> int:
     return 0 if model.frozen_trunk else workers
 
 
-def choose_device(device: str) -> str:
-    """`auto` is the GPU if there is one."""
+def devices() -> dict[str, int]:
+    """How many devices of each kind torch can compute on here."""
+    return {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+
+
+def choose_device(device: str, present: Mapping[str, int] | None = None) -> str:
+    """`auto` is the GPU if there is one; anything else has to be there."""
+    present = devices() if present is None else present
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if present["cuda"] else "cpu"
     try:
-        torch.device(device)
+        asked = torch.device(device)
     except RuntimeError:
-        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ... or auto") from None
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise RunError("--device cuda, but torch finds no GPU here: use --device cpu, or see somnet doctor")
+        asked = None
+    if asked is None or asked.type not in present:
+        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ..., mps or auto")
+    count = present[asked.type]
+    if count == 0:
+        raise RunError(f"--device {device}, but torch finds no such GPU here: use --device cpu, or see somnet doctor")
+    if (asked.index or 0) >= count:
+        known = asked.type if count == 1 else f"{asked.type}:0 to {asked.type}:{count - 1}"
+        raise RunError(f"--device {device}, but there is only {known}: use that, or auto")
     return device
 
 

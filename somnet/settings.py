@@ -13,9 +13,9 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A part of the config: frozen, and unknown keys are refused."""
+    """A part of the config: frozen; unknown keys and numbers that are none are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class SukhbaatarConfig(Section):

@@ -21,6 +21,7 @@ from somnet.config import Config
 from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once
 from somnet.data.proposals import Scan
 from somnet.methods.base import Method
+from somnet.pipeline import train
 from somnet.run import build_method
 from somnet.training.loop import Trainer
 from somnet.types import Bag
@@ -103,6 +104,15 @@ class Tiny:
 @pytest.fixture(scope="session")
 def tiny() -> Tiny:
     return Tiny()
+
+
+@pytest.fixture(scope="session")
+def trained(data: Path, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the method somnet on the sound data set. Nobody writes into it."""
+    base = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOMNET_CACHE", str(base / "cache"))
+        return train(data, tiny.config(), out=base / "run", workers=0).path
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import somnet
 
 ROOT = Path(somnet.__file__).parent
 FLOORS = (
-    {"types", "errors", "settings", "config", "files", "progress", "allocator", "parallel"},
+    {"types", "errors", "settings", "config", "files", "progress", "allocator", "parallel", "version"},
     {"core"},
     {"nn"},
     {"data"},
@@ -19,7 +19,7 @@ FLOORS = (
     {"evaluate"},
     {"training", "dataset"},
     {"denoise"},
-    {"run", "pipeline", "predictions"},
+    {"run", "pipeline", "predictions", "model_card", "exports"},
     {"report", "paper_tables"},
     {"demo", "bench", "doctor", "cli", "__init__", "__main__"},
 )

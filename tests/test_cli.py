@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import somnet
+from somnet.errors import OPENCV_FIX
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Photos, Tiny
@@ -137,7 +138,8 @@ def test_without_a_terminal_the_output_is_plain_lines(finished: Finished) -> Non
 
 def test_a_line_of_the_log_is_never_broken_in_two(finished: Finished) -> None:
     """What is said to be typed next can be copied, however long the path."""
-    assert f"somnet predict {finished.out} IMAGES" in finished.process.stderr
+    for command in ("report {} --open", "clean {} --out DIR", "export {} --format onnx", "predict {} IMAGES"):
+        assert f"somnet {command.format(finished.out)}\n" in finished.process.stderr
 
 
 def test_existing_run_is_not_overwritten(finished: Finished, photos: "Photos", cli: "Cli") -> None:
@@ -261,7 +263,7 @@ def test_doctor_fails_without_edge_boxes(cli: "Cli", monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(cv2, "ximgproc")
     outcome = cli("doctor")
     assert outcome.code == 1
-    assert "opencv-contrib-python-headless" in "".join(outcome.out.split())
+    assert OPENCV_FIX in outcome.out
 
 
 def test_version() -> None:
@@ -280,6 +282,9 @@ def test_version() -> None:
         (["--config", "none.toml"], "none.toml"),
         (["--device", "cuda:7"], "GPU"),
         (["--device", "gpu"], "gpu"),
+        (["--device", "cpu:3"], "cpu:3"),
+        (["--device", "meta"], "meta"),
+        (["--set", "train.lr=inf"], "train.lr"),
     ],
 )
 def test_a_wrong_setting_is_one_line(

@@ -53,6 +53,9 @@ def test_an_unknown_key_is_refused_with_its_place(tmp_path: Path, text: str, pla
     [
         ("[train]\nlr = 0", "train.lr"),
         ("[train]\nlr = nan", "train.lr"),
+        ("[train]\nlr = inf", "train.lr"),
+        ("[train]\nweight_decay = inf", "train.weight_decay"),
+        ("[sukhbaatar]\ndecay = inf", "sukhbaatar.decay"),
         ("[train]\nepochs = 0", "train.epochs"),
         ("[train]\nepochs = 1.5", "train.epochs"),
         ("[train]\nmomentum = 1.0", "train.momentum"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from somnet.errors import SomnetError
-from somnet.files import atomic_path, cache_folder, display_name, write_json, write_text
+from somnet.files import atomic_folder, atomic_path, cache_folder, display_name, write_json, write_text
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
@@ -96,3 +96,23 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache/somnet"
+
+
+def test_a_folder_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "model"
+    with atomic_folder(target) as folder:
+        (folder / "a.txt").write_text("first")
+        assert not target.exists()
+    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(target) as folder:
+        (folder / "missing" / "a.txt").write_text("second")
+    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("a.txt", "first")]
+    with atomic_folder(target) as folder:
+        (folder / "b.txt").write_text("third")
+    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("b.txt", "third")]
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(tmp_path / "file" / "model"):
+        raise AssertionError("began all the same")

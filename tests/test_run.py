@@ -110,34 +110,36 @@ def train_to_the_end(data: Path, config: Config, out: Path) -> int:
     raise AssertionError("the run does not get on")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_signals_between_any_steps_change_nothing(
-    kind: str,
+@pytest.fixture
+def ends_alike(
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     uninterrupted: Callable[[str], tuple[Config, Result]],
-) -> None:
-    config, expected = uninterrupted(kind)
+) -> Callable[..., int]:
+    """Trains to the end with act() before every step; checks the result, returns how often it was interrupted."""
 
+    def check(kind: str, act: Callable[[int, Phase], None], **settings: Any) -> int:
+        config, expected = uninterrupted(kind)
+        before_each_step(monkeypatch, act)
+        interruptions = train_to_the_end(data, config.with_settings(settings), tmp_path / "run")
+        Result.of(tmp_path / "run").must_equal(expected)
+        return interruptions
+
+    return check
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_signals_between_any_steps_change_nothing(kind: str, ends_alike: Callable[..., int]) -> None:
     def act(step: int, _: Phase) -> None:
         if step in (2, 7, 9, 13):  # the last, a middle and the first step of an epoch, and in every phase
             signal.raise_signal(signal.SIGTERM if step % 2 else signal.SIGINT)
 
-    before_each_step(monkeypatch, act)
-    assert train_to_the_end(data, config, tmp_path / "run") >= 3  # some kinds have 12 steps only
-    Result.of(tmp_path / "run").must_equal(expected)
+    assert ends_alike(kind, act) >= 3  # some kinds have 12 steps only
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_crash_at_the_start_of_any_phase_changes_nothing(
-    kind: str,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    uninterrupted: Callable[[str], tuple[Config, Result]],
-) -> None:
-    config, expected = uninterrupted(kind)
+def test_a_crash_at_the_start_of_any_phase_changes_nothing(kind: str, ends_alike: Callable[..., int]) -> None:
     begun = set()
 
     def act(_: int, phase: Phase) -> None:
@@ -145,31 +147,18 @@ def test_a_crash_at_the_start_of_any_phase_changes_nothing(
             begun.add((phase.name, phase.anneal))
             raise Crash
 
-    before_each_step(monkeypatch, act)
-    assert train_to_the_end(data, config, tmp_path / "run") == len(begun)
-    Result.of(tmp_path / "run").must_equal(expected)
+    assert ends_alike(kind, act) == len(begun) > 0
 
 
 @pytest.mark.parametrize(("kind", "minutes"), [("plain", 10.0), ("somnet", 10.0), ("somnet with K-means", 1e-9)])
-def test_crashes_within_epochs_change_nothing(
-    kind: str,
-    minutes: float,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    uninterrupted: Callable[[str], tuple[Config, Result]],
-) -> None:
+def test_crashes_within_epochs_change_nothing(kind: str, minutes: float, ends_alike: Callable[..., int]) -> None:
     """With a checkpoint an epoch, and with one after every step."""
-    config, expected = uninterrupted(kind)
-    config = config.with_settings({"train.save_minutes": minutes})
 
     def act(step: int, _: Phase) -> None:
         if step in (1, 5, 8, 14):
             raise Crash
 
-    before_each_step(monkeypatch, act)
-    assert train_to_the_end(data, config, tmp_path / "run") == 4
-    Result.of(tmp_path / "run").must_equal(expected)
+    assert ends_alike(kind, act, **{"train.save_minutes": minutes}) == 4
 
 
 KILLED = """
@@ -298,6 +287,25 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
     assert choose_device("auto") == "cpu"
     with pytest.raises(SomnetError, match="cpu"):
         choose_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("device", "named"),
+    [
+        ("cuda:2", "cuda:0 to cuda:1"),
+        ("cpu:3", "there is only cpu"),
+        ("mps", "no such GPU"),
+        ("meta", "there is no device 'meta'"),
+        ("xpu", "there is no device 'xpu'"),
+        ("gpu", "there is no device 'gpu'"),
+        ("", "there is no device ''"),
+    ],
+)
+def test_a_device_has_to_be_there(device: str, named: str) -> None:
+    present = {"cpu": 1, "cuda": 2, "mps": 0}
+    with pytest.raises(RunError, match=named):
+        choose_device(device, present)
+    assert [choose_device(name, present) for name in ("auto", "cuda:1", "cpu")] == ["cuda", "cuda:1", "cpu"]
 
 
 def test_a_run_folder_inside_the_data_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from somnet.errors import SomnetError
+from somnet.errors import OPENCV_FIX, SomnetError
 
 MAX_EDGE_SHARE = 0.08  # of the pixels: the cost of EdgeBoxes grows fast with the number of edges
 MIN_GRADIENT = 8.0  # about three grey levels: less is the noise of a flat area
@@ -72,9 +72,7 @@ def thinned_edges(rgb: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[
 def _require_ximgproc() -> None:
     if not hasattr(getattr(cv2, "ximgproc", None), "createEdgeBoxes"):
         raise SomnetError(
-            "OpenCV has no ximgproc module here, which EdgeBoxes needs; another OpenCV package hides it. "
-            "Run: pip uninstall -y opencv-python opencv-python-headless opencv-contrib-python"
-            " && pip install --force-reinstall opencv-contrib-python-headless"
+            f"OpenCV has no ximgproc module here, which EdgeBoxes needs; another OpenCV package hides it: {OPENCV_FIX}"
         )
 
 

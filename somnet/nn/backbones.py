@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from somnet.config import ModelConfig
-from somnet.errors import ConfigError, WeightsError
+from somnet.errors import ConfigError, ExportError, WeightsError
 from somnet.nn.roi import pool_boxes
 from somnet.nn.weights import OFFLINE_LICENCE, OFFLINE_MEAN, OFFLINE_MODEL, OFFLINE_STD, load_offline_weights
 
@@ -26,9 +26,10 @@ class Network(nn.Module):
 
     def __init__(self, config: ModelConfig, classes: int) -> None:
         super().__init__()
-        body, mean, std, self.licence = _create(config)
+        body, mean, std = _create(config)
+        self.licence = licence_of(config)
         self.frozen_trunk = config.freeze == "trunk"
-        self.trunk, self.tail = _split(body, config) if self.frozen_trunk else (nn.Identity(), _Whole(body))
+        self.trunk, self.tail = _cut(body, config)
         self.trunk.requires_grad_(False)
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(3, 1, 1))
@@ -55,13 +56,14 @@ class Network(nn.Module):
 
     def prepare(self, pixels: Tensor) -> Tensor:
         """uint8 pixels (I, 3, H, W) to the inputs of `maps`: through a frozen trunk, or as they are."""
-        return self.trunk(self._normalise(pixels)) if self.frozen_trunk else pixels
+        return self.trunk(self.normalise(pixels)) if self.frozen_trunk else pixels
 
     def maps(self, inputs: Tensor) -> Tensor:
         """Feature maps (I, F, H, W) from prepared inputs."""
-        return self.tail(inputs.float() if self.frozen_trunk else self._normalise(inputs))  # type: ignore[no-any-return]
+        return self.tail(inputs.float() if self.frozen_trunk else self.normalise(inputs))  # type: ignore[no-any-return]
 
-    def _normalise(self, pixels: Tensor) -> Tensor:
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """Pixels from 0 to 255 as the backbone was trained to see them."""
         return (pixels.float() / 255 - self.mean) / self.std
 
     def roi_features(self, inputs: Tensor, boxes: Tensor) -> Tensor:
@@ -75,6 +77,11 @@ class Network(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (I, C) of whole images; at test time this is all there is, as in the paper."""
         return self.classifier(self.image_features(inputs))  # type: ignore[no-any-return]
+
+    def evidence(self, inputs: Tensor) -> Tensor:
+        """Logits (I, C, H, W) of each cell of the map; the mean over the cells is what `forward` gives."""
+        cells = torch.einsum("ifhw,cf->ichw", self.maps(inputs), self.classifier.weight)
+        return cells + self.classifier.bias[:, None, None]
 
     def twin(self) -> "Network":
         """A copy for prepared inputs that is not trained: tail and classifier as they are now, no trunk."""
@@ -101,13 +108,58 @@ class _Whole(nn.Module):
         if out.dim() == 3:  # tokens of a transformer: drop the class token, lay the rest out as the image was cut
             tokens = out[:, int(getattr(self.body, "num_prefix_tokens", 0)) :]
             side = round(tokens.shape[1] ** 0.5)
-            return tokens.transpose(1, 2).reshape(len(tokens), -1, side, side)
+            return tokens.transpose(1, 2).reshape(tokens.shape[0], -1, side, side)
         channels_last = out.shape[-1] == self.body.num_features != out.shape[1]
         return out.permute(0, 3, 1, 2) if channels_last else out
 
 
-def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...], str]:
-    """A timm model without its classifier; its input statistics; the licence of its weights."""
+def licence_of(config: ModelConfig) -> str:
+    """The licence of the weights that a network starts from."""
+    if not config.pretrained:
+        return "none, random weights"
+    if config.name == OFFLINE_MODEL:
+        return OFFLINE_LICENCE
+    return str(timm.get_pretrained_cfg_value(config.name, "license") or "unknown")
+
+
+def as_timm_model(network: Network, config: ModelConfig) -> tuple[Any, dict[str, Any]]:
+    """The same network as timm itself builds it, and the arguments that timm needs for that.
+
+    A Network is a linear classifier on the mean of the feature map. A model of timm that does something else between
+    the two, even if told to average, is found out by trying, and refused.
+    """
+    pixels = torch.randint(0, 256, (2, 3, config.imgsz, config.imgsz), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = network(network.prepare(pixels.to(torch.uint8)))  # (2, C)
+        for arguments in _AVERAGING:
+            try:
+                model = _filled(network, config, arguments)
+                same = torch.allclose(model(network.normalise(pixels)), expected, atol=1e-4)
+            except (AttributeError, RuntimeError, TypeError, ValueError):
+                continue
+            if same:
+                return model, arguments
+    raise ExportError(
+        f"timm's own '{config.name}' does more than average its feature map before the classifier, so it cannot give "
+        "what this run learnt: export with --format onnx"
+    )
+
+
+_AVERAGING: tuple[dict[str, Any], ...] = ({}, {"global_pool": "avg", "fc_norm": False})  # a CNN; a transformer
+
+
+def _filled(network: Network, config: ModelConfig, arguments: dict[str, Any]) -> Any:
+    """A timm model with the weights of a network; raises if they do not fit."""
+    model: Any = timm.create_model(config.name, num_classes=0, **_image_size(config), **arguments)
+    for part, learnt in zip(_cut(model, config), (network.trunk, network.tail), strict=True):
+        part.load_state_dict(learnt.state_dict())
+    model.reset_classifier(network.classifier.out_features)
+    model.get_classifier().load_state_dict(network.classifier.state_dict())
+    return model.eval()
+
+
+def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]]:
+    """A timm model without its classifier, and its input statistics."""
     if not timm.is_model(config.name):
         near = timm.list_models(f"*{config.name.split('_')[0][:6]}*")[:5]
         hint = f", perhaps {', '.join(near)}" if near else ""
@@ -116,10 +168,9 @@ def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[fl
         whole: Any = timm.create_model(config.name)
         load_offline_weights(whole)
         whole.reset_classifier(0)
-        return whole, (OFFLINE_MEAN,) * 3, (OFFLINE_STD,) * 3, OFFLINE_LICENCE
-    arguments: dict[str, Any] = {"img_size": config.imgsz} if _takes_image_size(config.name) else {}
+        return whole, (OFFLINE_MEAN,) * 3, (OFFLINE_STD,) * 3
     try:
-        model: Any = timm.create_model(config.name, pretrained=config.pretrained, num_classes=0, **arguments)
+        model: Any = timm.create_model(config.name, pretrained=config.pretrained, num_classes=0, **_image_size(config))
     except Exception as error:  # the hub's client raises many kinds; the user needs one answer
         if not config.pretrained:
             raise ConfigError(f"timm cannot build '{config.name}': {error}: choose another --model") from None
@@ -129,12 +180,17 @@ def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[fl
             "with --set model.pretrained=false --freeze none"
         ) from None
     cfg = model.pretrained_cfg
-    licence = str(cfg.get("license") or "unknown") if config.pretrained else "none, random weights"
-    return model, tuple(cfg["mean"]), tuple(cfg["std"]), licence
+    return model, tuple(cfg["mean"]), tuple(cfg["std"])
 
 
-def _takes_image_size(name: str) -> bool:
-    return bool(timm.get_pretrained_cfg_value(name, "fixed_input_size"))
+def _image_size(config: ModelConfig) -> dict[str, Any]:
+    fixed = timm.get_pretrained_cfg_value(config.name, "fixed_input_size")
+    return {"img_size": config.imgsz} if fixed else {}
+
+
+def _cut(body: nn.Module, config: ModelConfig) -> tuple[nn.Module, nn.Module]:
+    """What is frozen and what is trained of a timm model, as two modules that share its weights."""
+    return _split(body, config) if config.freeze == "trunk" else (nn.Identity(), _Whole(body))
 
 
 def _split(body: nn.Module, config: ModelConfig) -> tuple[nn.Module, nn.Module]:

@@ -192,6 +192,26 @@ def heat_map(boxes: Floats, weights: Floats, width: int, height: int) -> NDArray
     return np.asarray(weighted.T @ columns, np.float64)  # (H, W)
 
 
+def evidence_figure(image: Image.Image, evidence: Floats, label: str, probability: float, *, side: int) -> Image.Image:
+    """An image beside the evidence (H, W) for its predicted class, of which only what is above 0 is shown."""
+    width, height = _fit(image, side, side)
+    step, margin, foot = max(width, 200) + 20, 20, 46
+    canvas = _Canvas(2 * step - 20 + 2 * margin, height + HEADING + foot + 2 * margin)
+    canvas.heading(label, f"predicted with a probability of {probability:.1%}", 2 * step - 20, margin)
+    top, right = margin + HEADING, margin + step
+    highest = float(np.max(evidence, initial=0))
+    cells = Image.fromarray(np.asarray(evidence, np.float32))
+    smooth = cells.resize((round(width * FINE), round(height * FINE)), Image.Resampling.BICUBIC)
+    shade = np.clip(np.asarray(smooth) / (highest or 1.0), 0, 1)  # (H, W)
+    canvas.picture(image, margin, top, width, height, 6)
+    canvas.picture(_overlay(image, shade), right, top, width, height, 6)
+    ramp = Image.fromarray(_inferno(np.linspace(0, 1, 256)[None]))
+    canvas.picture(ramp, right, top + height + 10, step - 20, 9, 4)
+    canvas.text(right, top + height + 26, "no evidence for it", 12, GREY)
+    canvas.text(right + step - 20, top + height + 26, f"strong (+{highest:.1f})", 12, GREY, anchor="ra")
+    return canvas.finish()
+
+
 # --- their parts
 
 

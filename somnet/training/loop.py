@@ -18,7 +18,7 @@ from torch import Tensor
 from somnet.config import Config
 from somnet.core.losses import total_loss
 from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, draw_bags, each_image_once, load
-from somnet.errors import SomnetError
+from somnet.errors import SomnetError, TrainingStopped
 from somnet.files import write_text
 from somnet.methods.base import Method
 from somnet.progress import track
@@ -31,7 +31,7 @@ from somnet.training.optim import (
     restore_momentum,
     set_rates,
 )
-from somnet.training.signals import StopFlag, deferred_signals
+from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
 from somnet.types import Bag, Losses, Phase
 
 log = logging.getLogger("somnet")
@@ -88,18 +88,21 @@ class Trainer:
         with deferred_signals() as stop, track("training", sum(expected)) as advance:
             advance(self._steps_done())
             while self.at.phase < len(self.plan):
+                stop.check()
                 phase = self.plan[self.at.phase]
                 self._enter(phase, tensors)
                 tensors = None
                 while self.at.epoch < phase.epochs:
                     self._epoch(phase, stop, advance)
+                stop.check()
                 self._leave(phase)
                 advance(expected[self.at.phase] - phase.epochs * self._steps(phase))  # a phase may leave out images
                 self.at.phase, self.at.epoch = self.at.phase + 1, 0
                 self._save()
-                stop.check()
+            stop.check()
         return self.at
 
+    @stopping_signals()  # the place is saved, so nothing is lost however long this takes
     def _enter(self, phase: Phase, resumed: dict[str, Tensor] | None) -> None:
         enter_phase(self.optimizer, phase)
         if phase.epochs == 0:
@@ -118,6 +121,7 @@ class Trainer:
         else:
             self.phase_inputs = DrawnInputs([self.look_again(views[:, part]) for part in range(views.shape[1])])
 
+    @stopping_signals()
     def _leave(self, phase: Phase) -> None:
         if phase.epochs == 0:
             return
@@ -175,7 +179,18 @@ class Trainer:
             )
         return {}
 
+    def _evaluate(self) -> float | None:
+        """A signal stops the evaluation at once: it changes nothing, and can be done again."""
+        self.method.eval()
+        try:
+            with stopping_signals():
+                return self.evaluate()
+        except TrainingStopped:
+            self._save()
+            raise
+
     def _close_epoch(self, phase: Phase, steps: int) -> None:
+        accuracy = self._evaluate() if phase.passes else None
         row: dict[str, Any] = {"phase": phase.name, "epoch": self.at.epoch, "epochs": phase.epochs, "steps": steps}
         counted = self.at.sums.pop(COUNT, 0.0) or 1.0
         row |= {f"loss/{name}": value / counted for name, value in sorted(self.at.sums.items())}
@@ -184,13 +199,12 @@ class Trainer:
             row["keep"] = phase.keep
         self.method.eval()
         row |= self.method.metrics()
-        if phase.passes and (accuracy := self.evaluate()) is not None:
+        if accuracy is not None:
             row["test/top1"] = accuracy
         row["seconds"] = round(self.at.seconds, 3)
         self.at.history.append(row)
         self.at.epoch, self.at.step, self.at.sums, self.at.seconds = self.at.epoch + 1, 0, {}, 0.0
-        if self.at.epoch < phase.epochs:  # the phase's end is saved by run(), which moves on to the next
-            self._save()
+        self._save()
 
     def _save(self) -> None:
         tensors = {f"method.{name}": tensor for name, tensor in self.method.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: at once where nothing is lost, between two steps while training."""
+"""Ctrl-C and SIGTERM: at once where nothing is lost, as before and after phases; between two steps while training."""
 
 import contextlib
 import signal

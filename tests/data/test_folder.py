@@ -1,6 +1,8 @@
 """Folders as data sets."""
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,30 @@ def test_split_folders_count_without_a_train_folder(tmp_path: Path) -> None:
     index = open_source(tmp_path)
     assert index.classes == ("cat",)
     assert index.splits() == {"test"}
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Path]:
+    """A folder in which permissions bind, even if the tests are run by root."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        user = os.geteuid()
+        if user == 0:
+            os.chown(name, 65534, -1)
+            os.seteuid(65534)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(user)
+
+
+@pytest.mark.parametrize("locked", ["train", "train/oak", "train/oak/deep"])
+def test_an_unreadable_folder_is_named_and_not_passed_over(as_nobody: Path, locked: str) -> None:
+    put(as_nobody, "train/ash/1.jpg", "train/oak/2.jpg", "train/oak/deep/3.jpg")
+    (as_nobody / locked).chmod(0)
+    try:
+        with pytest.raises(DataError, match=rf"{locked}: Permission denied: make it readable"):
+            open_source(as_nobody)
+    finally:
+        (as_nobody / locked).chmod(0o755)
+    assert len(open_source(as_nobody)) == 3

@@ -110,7 +110,7 @@ def test_pixels_are_mixed_as_numbers(toy: "MakeToy") -> None:
     pixels = torch.randint(0, 256, bag.images.shape, dtype=torch.uint8)
     losses = method.train().step(type(bag)(bag.index, bag.label, bag.boxes, bag.mask, pixels), method.plan()[-1])
     assert all(math.isfinite(float(loss.detach())) for loss in losses.values())
-    normal = method.network._normalise(pixels)
+    normal = method.network.normalise(pixels)
     guessed, mixed = seen
     assert torch.allclose(guessed, normal)
     assert not torch.allclose(mixed, normal)

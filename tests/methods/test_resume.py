@@ -1,7 +1,7 @@
 """A kill between any two steps changes nothing, and a step without a loss leaves no trace, whatever the method."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from somnet.errors import SomnetError, TrainingStopped
 from somnet.methods.registry import METHODS
 from somnet.training.checkpoint import LAST, load_checkpoint
+from somnet.training.loop import Trainer
 from somnet.types import Bag, Losses, Phase
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def final_state(out: Path) -> dict[str, Tensor]:
     return load_checkpoint(out / LAST)[0]
 
 
+def must_be_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_an_interrupted_run_ends_like_any_other(
     name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,10 +60,67 @@ def test_an_interrupted_run_ends_like_any_other(
         with pytest.raises(TrainingStopped):
             made.trainer(out).run()
         toy(name, **SHORT).trainer(out).run(resume=True)
-        found = final_state(out)
-        assert found.keys() == expected.keys()
-        different = [tensor for tensor in expected if not torch.equal(found[tensor], expected[tensor])]
-        assert different == [], f"stopped after step {stop} of {done}"
+        must_be_equal(final_state(out), expected)
+
+
+def count_passes(patch: pytest.MonkeyPatch, trainer: Trainer, stop: int | None = None) -> list[int]:
+    """The bags of each pass over the images that the method asks for; a signal comes within the pass number `stop`."""
+    bag_pass, passes = trainer._bag_pass, list[int]()
+
+    def wrapped(images_per_bag: int) -> Iterator[Bag]:
+        passes.append(0)
+        for bag in bag_pass(images_per_bag):
+            passes[-1] += 1
+            yield bag
+            if len(passes) == stop:
+                signal.raise_signal(signal.SIGTERM)
+
+    patch.setattr(trainer, "_bag_pass", wrapped)
+    return passes
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_signal_between_phases_is_obeyed_at_once(
+    name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within what a method does before and after its phases, which may be a pass over a million images."""
+    trainer = toy(name, **SHORT).trainer(tmp_path / "whole")
+    passes = count_passes(monkeypatch, trainer)
+    trainer.run()
+    assert not passes or max(passes) > 1
+    for stop in {1, len(passes)} & set(range(1, len(passes) + 1)):
+        out = tmp_path / str(stop)
+        trainer = toy(name, **SHORT).trainer(out)
+        begun = count_passes(monkeypatch, trainer, stop)
+        with pytest.raises(TrainingStopped):
+            trainer.run()
+        assert (len(begun), begun[-1]) == (stop, 1)
+        toy(name, **SHORT).trainer(out).run(resume=True)
+        must_be_equal(final_state(out), final_state(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_signal_within_an_evaluation_is_obeyed_at_once(number: int, toy: "MakeToy", tmp_path: Path) -> None:
+    def evaluation(out: Path, stop: int | None) -> list[int]:
+        done = list[int]()
+
+        def evaluate() -> float:
+            done.append(len(done))
+            if done[-1] == stop:
+                signal.raise_signal(signal.SIGTERM)
+                raise AssertionError("the evaluation went on")
+            return 0.5
+
+        toy("plain", **SHORT).trainer(out, evaluate).run(resume=True)
+        return done
+
+    epochs = len(evaluation(tmp_path / "whole", None))
+    with pytest.raises(TrainingStopped):
+        evaluation(tmp_path / "run", number)
+    assert len(evaluation(tmp_path / "run", None)) == epochs - number
+    must_be_equal(final_state(tmp_path / "run"), final_state(tmp_path / "whole"))
+    first, second = (load_checkpoint(tmp_path / name / LAST)[1]["position"]["history"] for name in ("run", "whole"))
+    assert [{**row, "seconds": 0} for row in first] == [{**row, "seconds": 0} for row in second]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from somnet.config import ModelConfig
-from somnet.errors import ConfigError, WeightsError
-from somnet.nn.backbones import Network
+from somnet.errors import ConfigError, ExportError, WeightsError
+from somnet.nn.backbones import Network, as_timm_model
 
 SMALL = 64
 
@@ -193,3 +193,22 @@ def test_a_twin_stays_as_it_was_and_shares_nothing() -> None:
     assert not torch.equal(network(inputs), before)
     assert not any(parameter.requires_grad for parameter in twin.parameters())
     assert not any(name.startswith("trunk") for name in twin.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("name", "freeze"), [("test_resnet", "trunk"), ("test_efficientnet", "none"), ("test_vit", "none")]
+)
+def test_timm_can_build_the_same_network(name: str, freeze: str) -> None:
+    config = ModelConfig.model_validate({"name": name, "freeze": freeze, "pretrained": False, "imgsz": SMALL})
+    model = Network(config, classes=4).eval()
+    same, _ = as_timm_model(model, config)
+    with torch.no_grad():
+        expected = model(model.prepare(pictures(count=5)))
+        assert torch.allclose(same(model.normalise(pictures(count=5))), expected, atol=1e-4)
+    assert float(expected.std()) > 0
+
+
+def test_a_model_with_more_in_its_head_is_refused_for_timm() -> None:
+    config = ModelConfig(name="test_convnext", freeze="none", pretrained=False, imgsz=SMALL)
+    with pytest.raises(ExportError, match="--format onnx"):
+        as_timm_model(Network(config, classes=4).eval(), config)

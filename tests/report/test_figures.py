@@ -255,6 +255,23 @@ def test_bag_figure_with_all_zero_weights_and_missing_notes() -> None:
     figures.bag_figure([BagView("x", [plain(5, 900)], [np.zeros((0, 4))], [np.zeros(0)], 0.1)])
 
 
+# --- evidence
+
+
+@pytest.mark.parametrize("size", [(300, 200), (60, 400)])
+def test_evidence_is_bright_where_it_is(size: tuple[int, int]) -> None:
+    evidence = np.full((4, 4), -3.0)
+    evidence[3, 0] = 5.0  # bottom left
+    figure = figures.evidence_figure(plain(*size), evidence, "ash", 0.875, side=240)
+    light = pixels(figure).sum(axis=2)  # (H, W)
+    width, height = (round(length) for length in figures._fit(plain(*size), 240, 240))
+    left, top = 20 + max(width, 200) + 20, 20 + figures.HEADING
+    overlay = light[top : top + height, left : left + width]
+    below, beside = overlay[int(0.85 * height), int(0.15 * width)], overlay[int(0.15 * height), int(0.85 * width)]
+    assert below > beside + 150
+    figures.evidence_figure(plain(8, 900), -np.ones((2, 3)), "ash", 0.1, side=240)  # none at all
+
+
 # --- text
 
 
@@ -266,6 +283,7 @@ def test_odd_labels(label: str) -> None:
     assert figures.contact_sheet([(label, [Tile(plain(), label)])]).width == 2 * figures.MARGIN + 4 * 126 - 14
     figures.prototypes(label, [Prototype(1, 0.5, 0.5, d[0], [plain()])], [label, label])
     assert figures.bag_figure([bag(label, (label, label))]).size == figures.bag_figure([bag()]).size
+    figures.evidence_figure(plain(), np.ones((2, 2)), label, 0.5, side=100)
 
 
 def test_long_text_ends_with_an_ellipsis_and_stays_inside() -> None:

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from somnet.data.index import Index, make_index
+from somnet.errors import DataError
 from somnet.files import display_name
 
 SPLITS = {b"train": "train", b"val": "val", b"validation": "val", b"valid": "val", b"test": "test"}
@@ -40,14 +42,23 @@ def read_folder(root: Path) -> Index:
 
 
 def _folders(path: bytes) -> list[bytes]:
-    with os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b"."))
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b"."))
+    except OSError as error:
+        _refuse(error)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """A folder that is passed over in silence would be a class that is missing."""
+    name = display_name(os.fsencode(error.filename))
+    raise DataError(f"cannot list the folder {name}: {error.strerror}: make it readable, or move it away") from None
 
 
 def files_below(root: bytes, folder: bytes) -> Iterator[bytes]:
     """Files below a class folder, relative to the root, in a fixed order; links that lead in circles end."""
     seen: set[tuple[int, int]] = set()
-    for current, folders, files in os.walk(os.path.join(root, folder), followlinks=True):
+    for current, folders, files in os.walk(os.path.join(root, folder), onerror=_refuse, followlinks=True):
         status = os.stat(current)
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
