@@ -117,6 +117,7 @@ _REGION_COLUMNS = (
     ("d_score", "d", pa.float32()),
     ("r_score", "r", pa.float32()),
     ("a_score", "a", pa.float32()),
+    ("similarity", "similarity", pa.float32()),
 )
 
 
