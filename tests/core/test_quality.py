@@ -1,7 +1,5 @@
 """Figures of the map and of the scores, by hand and against MiniSom and SciPy."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given
@@ -98,11 +96,10 @@ def test_u_matrix_is_the_mean_over_the_slots_beside() -> None:
 def test_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
     a, b = (torch.tensor(column, dtype=torch.float32) for column in zip(*pairs, strict=True))
     found = rank_correlation(a, b)
-    if len(a.unique()) == 1 or len(b.unique()) == 1:
+    if len(torch.unique(a)) == 1 or len(torch.unique(b)) == 1:
         assert found is None
     else:
         assert found == pytest.approx(float(spearmanr(a.numpy(), b.numpy()).statistic), abs=1e-9)
-        assert math.isfinite(found)
 
 
 def test_an_empty_order_is_none() -> None:
