@@ -21,15 +21,23 @@ class Frame:
     """The frame around every page of one report."""
 
     def __init__(self, run_name: str) -> None:
-        loader = PackageLoader("somnet", "report/pages")
         self.environment = Environment(
-            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=PackageLoader("somnet", "report/pages"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
         )
         self.environment.globals.update(run_name=run_name, navigation=NAVIGATION)
 
     def render(self, template: str, *, page: str, root: str = "", **values: Any) -> str:
         """A page from its template; `page` is its name in the navigation, `root` leads to the report's folder."""
         return self.environment.get_template(template).render(page=page, root=root, **values)
+
+    def write_page(self, folder: Path, file: str, template: str, *, page: str, **values: Any) -> None:
+        """Render a page that lies at the top of the report."""
+        text = self.render(template, page=page, **values)
+        (folder / file).write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def write_static(self, folder: Path) -> None:
         """Copy styles and scripts into a report."""
