@@ -50,4 +50,5 @@ def rank_correlation(a: Tensor, b: Tensor) -> float | None:
 def _ranks(values: Tensor) -> Tensor:
     """Places in ascending order (n,); equals share the mean of theirs."""
     _, group, count = torch.unique(values, return_inverse=True, return_counts=True)
-    return (count.cumsum(0).double() - (count + 1) / 2)[group]
+    ranks: Tensor = (count.cumsum(0).double() - (count + 1) / 2)[group]
+    return ranks

@@ -105,5 +105,7 @@ def why(records: Records, row: int) -> str:
     if given != seen:
         return f"Not clear: the model would say “{seen}”, but believes the given label “{given}” to {score:.0%}."
     if score < 0.5:
-        return f"Probably right, with little certainty: the model sees “{given}” too, but believes it only to {score:.0%}."
+        return (
+            f"Probably right, with little certainty: the model sees “{given}” too, but believes it only to {score:.0%}."
+        )
     return f"Clean: the model sees “{given}” too and believes it to {score:.0%}."

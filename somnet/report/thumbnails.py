@@ -72,7 +72,7 @@ def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDA
     """Write the pictures of the chosen images, and tell (n,) which images have one now."""
     have = np.zeros(len(records), bool)
     rows = chosen_rows(records, most)
-    paths = _paths(data, records.names(rows))
+    paths = image_paths(data, records.names(rows))
     found = [(row, path) for row, path in zip(rows.tolist(), paths, strict=True) if path is not None]
     for part in sorted({row // ROWS_A_FOLDER for row, _ in found}):
         (folder / "pictures" / str(part)).mkdir(parents=True)
@@ -88,7 +88,7 @@ def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDA
     return have
 
 
-def _paths(data: Path, names: Sequence[str]) -> list[str | None]:
+def image_paths(data: Path, names: Sequence[str]) -> list[str | None]:
     """Where the files of these names lie, or None; a name in a table need not be how the file system spells it."""
     try:
         index = open_source(data)
