@@ -92,13 +92,17 @@ def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[s
     """What the figures of this report do not tell, as sentences."""
     lines = []
     if not run.summary["test"]["n"]:
-        lines.append("Accuracy: the data has no test images. Put some, rightly labelled, under test/, or use somnet eval.")
+        lines.append(
+            "Accuracy: the data has no test images. Put some, rightly labelled, under test/, or use somnet eval."
+        )
     if bool((records.background_score[~records.unreadable] == 1).all()):
         lines.append(
-            f"Background noise: the method {run.config.method} tells nothing about regions. Train with somnet or somnet+."
+            f"Background noise: the method {run.config.method} tells nothing about regions. Train with somnet+."
         )
     if "duplicate_group" not in records.table.column_names:
-        lines.append("Near duplicates: only files with exactly the same content were looked for, in the training images.")
+        lines.append(
+            "Near duplicates: only files with exactly the same content were looked for, in the training images."
+        )
     if "predicted_score" not in records.table.column_names:
         lines.append("Suggested labels: this run does not say how sure the model is. Train again to get them.")
     held_out = run.summary["data"]["unreadable"] - int(records.unreadable.sum())
