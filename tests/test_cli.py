@@ -24,6 +24,7 @@ COLUMNS = [
     "file_name",
     "given_label",
     "predicted_label",
+    "predicted_score",
     "is_label_issue",
     "label_score",
     "is_background_issue",
@@ -99,6 +100,7 @@ def test_summary_has_the_documented_form(finished: Finished) -> None:
         "noise": {"auroc"},
         "regions": {"best_iou", "image_iou"},
         "seconds": {"propose", "features", "train", "total"},
+        "versions": {"somnet", "python", "torch", "timm"},
     }
     assert summary["data"] == {"classes": 3, "train": 18, "test": 6, "unreadable": 1}
     assert summary["test"]["n"] == 6

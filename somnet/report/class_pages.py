@@ -86,6 +86,11 @@ def _short(values: NDArray[np.float64]) -> list[float]:
     return np.round(values, 4).tolist()  # type: ignore[no-any-return]
 
 
+def percent(share: float) -> str:
+    """A share for people: 4 %."""
+    return f"{100 * share:.0f} %"
+
+
 def why(records: Records, row: int) -> str:
     """One plain sentence: why an image is suspicious, or clean."""
     given, seen = (records.classes[number] for number in (records.label[row], records.predicted[row]))
@@ -93,19 +98,21 @@ def why(records: Records, row: int) -> str:
     state = STATES[records.state[row]]
     if state == "label":
         sure = "is sure to see" if records.sure[row] else "rather sees"
-        return f"Probably not “{given}”: the model {sure} “{seen}” and believes the given label only to {score:.0%}."
+        return (
+            f"Probably not “{given}”: the model {sure} “{seen}” and believes the given label only to {percent(score)}."
+        )
     if state == "background":
         doubt = "" if given == seen else f", or maybe “{seen}”"
         return (
-            f"“{given}” seems to be there{doubt}, but clutter outweighs it: the whole image has only {background:.0%} "
-            "of the weight of its best region."
+            f"“{given}” seems to be there{doubt}, but clutter outweighs it: the whole image has only "
+            f"{percent(background)} of the weight of its best region."
         )
     if state == "duplicate":
         return "Its content is in the training images once more; one copy is enough."
     if given != seen:
-        return f"Not clear: the model would say “{seen}”, but believes the given label “{given}” to {score:.0%}."
+        return f"Not clear: the model would say “{seen}”, but believes the given label “{given}” to {percent(score)}."
     if score < 0.5:
         return (
-            f"Probably right, with little certainty: the model sees “{given}” too, but believes it only to {score:.0%}."
+            f"Probably right, but not certain: the model sees “{given}” too, and believes it only to {percent(score)}."
         )
-    return f"Clean: the model sees “{given}” too and believes it to {score:.0%}."
+    return f"Clean: the model sees “{given}” too and believes it to {percent(score)}."

@@ -26,7 +26,8 @@ from somnet.run import Run
 from somnet.training.checkpoint import LAST, load_checkpoint
 
 SLOTS_A_FILE = 100
-PIE_CLASSES = 4  # slices of a slot's pie; what is left is one more
+SLICES = 40_000  # of all pies together, at least a few each; what is left of a pie is one more
+FEWEST_SLICES = 4
 SLOT_CLASSES = 12  # of a slot, that its d- and r-score are told for
 NEAREST = 12  # regions shown of a slot ...
 CROPS = 6000  # ... fewer where the memory is large: crops of all slots together, but at least one each
@@ -94,7 +95,8 @@ def class_hits(slot: NDArray[np.int64], label: NDArray[np.int64], slots: int, cl
 
 def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:
     """What the page needs of every slot."""
-    kept = min(PIE_CLASSES, counts.shape[1])
+    slots, classes = counts.shape
+    kept = min(classes, max(FEWEST_SLICES, SLICES // slots))
     largest = np.argsort(-counts, axis=1, kind="stable")[:, :kept]  # (L, kept)
     return {
         "side": memory.side,

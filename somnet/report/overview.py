@@ -97,7 +97,7 @@ def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[s
         )
     if bool((records.background_score[~records.unreadable] == 1).all()):
         lines.append(
-            f"Background noise: the method {run.config.method} tells nothing about regions. Train with somnet or somnet+."
+            f"Background noise: the method {run.config.method} tells nothing about regions. Train with somnet+."
         )
     if "duplicate_group" not in records.table.column_names:
         lines.append(

@@ -74,7 +74,7 @@ class Records:
         """(n,) images with a label issue whose predicted label the model is sure of."""
         if "predicted_score" not in self.table.column_names:  # a run of an older version
             return np.zeros(len(self), bool)
-        return self.flags["label"] & (self._number("predicted_score") >= SURE)
+        return np.asarray(self.flags["label"] & (self._number("predicted_score") >= SURE), bool)
 
     @cached_property
     def flags(self) -> dict[str, NDArray[np.bool_]]:
@@ -117,7 +117,7 @@ class Records:
         return np.asarray(found.fill_null(-1).to_numpy(), np.int64)
 
     def _number(self, column: str) -> NDArray[np.float64]:
-        return np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy())
+        return np.asarray(np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy()))
 
     def _flag(self, column: str) -> NDArray[np.bool_]:
         return np.asarray(self.table[column].fill_null(False).to_numpy(), bool)

@@ -27,10 +27,11 @@ _OURS = Path("data") / "run.js"  # only a report has it
 def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES) -> Path:
     """Write the report of a finished run to `out`, by default RUN/report, and return its index.html.
 
-    Of more images than `pictures`, every class shows its worst and best. An older report there is replaced at the end, so that a kill leaves the old one or the new one.
+    Of more images than `pictures`, every class shows its worst and best. An older report there is replaced at the end,
+    so that a kill leaves the old one or the new one.
     """
     out = run.path / REPORT if out is None else out
-    if out.exists() and not (out / _OURS).is_file():
+    if out.exists() and not is_report(out):
         raise RunError(f"{out} exists and is no report: give another folder, or move it away")
     building = out.with_name(f".{out.name}.part")
     shutil.rmtree(building, ignore_errors=True)
@@ -45,6 +46,11 @@ def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES)
     else:
         os.replace(building, out)
     return out / "index.html"
+
+
+def is_report(folder: Path) -> bool:
+    """Whether a folder is a report, which may be replaced."""
+    return (folder / _OURS).is_file()
 
 
 def write_pages(run: Run, folder: Path, pictures: int) -> None:

@@ -52,7 +52,7 @@ def chosen_rows(records: Records, most: int) -> NDArray[np.int64]:
 
 
 def fair_shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """How many of each group to take so that the sum is at most `most` and no group gets less than a larger one could."""
+    """How many of each group to take, `most` in all: small groups whole, large ones equally much."""
     shares = np.zeros_like(sizes)
     left = most
     order = np.argsort(sizes, kind="stable")

@@ -45,7 +45,10 @@ const imageCard = (() => {
     drawDecision();
     byId("card-previous").disabled = classPage.walk.step(place, -1) === null;
     byId("card-next").disabled = classPage.walk.step(place, 1) === null;
-    if (!byId("card").open) byId("card").showModal();
+    if (!byId("card").open) {
+      byId("card").showModal();
+      byId("card").focus(); // and not its first button
+    }
     byId("card").scrollTop = 0;
   }
 

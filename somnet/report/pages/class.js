@@ -34,7 +34,7 @@ const classPage = (() => {
   function drawHistogram() {
     const { agrees, differs } = current.histogram;
     const most = Math.max(1, ...agrees.map((count, bin) => count + differs[bin]));
-    const [width, height, left] = [500, 120, 4];
+    const [width, height, left] = [byId("histogram").clientWidth, 120, 4];
     const step = (width - 2 * left) / agrees.length;
     const line = left + (threshold() / 100) * (width - 2 * left);
     const parts = [];
@@ -54,6 +54,7 @@ const classPage = (() => {
       const anchor = tick === 0 ? "start" : tick === 1 ? "end" : "middle";
       parts.push(make("text", { x: left + tick * (width - 2 * left), y: height + 16, "text-anchor": anchor }, String(tick)));
     }
+    parts.push(make("text", { x: width / 2, y: height + 30, "text-anchor": "middle" }, "label_score, low is bad"));
     parts.push(make("line", { class: "threshold-line", x1: line, x2: line, y1: 0, y2: height }));
     byId("histogram").replaceChildren(...parts);
   }
@@ -252,6 +253,7 @@ const classPage = (() => {
     byId("previous-class").addEventListener("click", () => neighbour(-1));
     byId("next-class").addEventListener("click", () => neighbour(1));
     byId("threshold").addEventListener("input", moveThreshold);
+    addEventListener("resize", drawHistogram);
     byId("filter").addEventListener("change", drawSheet);
     byId("drop-class").addEventListener("click", () => dropUndecided(going().map((place) => current.rows[place]), "of this class"));
     byId("drop-all").addEventListener("click", dropInAllClasses);

@@ -10,16 +10,16 @@
 
   // Cividis: even steps to the eye, the same for people who do not see red or green.
   const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
-  // Okabe and Ito's colours; beyond eight classes they come again with stripes, then with dots, then anew.
-  const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8a8f94"];
+  // Okabe and Ito's colours; beyond seven classes they come again with stripes, then with dots, then anew.
+  const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"];
 
   const NOTES = {
     hits: () => "How many regions have the slot as their winner.",
-    classes: () => "Given labels of each slot’s regions. The number in a pie is its largest class, its size tells the hits.",
-    distance: () => "U-matrix: mean cosine distance of a slot’s key to those beside it. Bright ridges part clusters.",
+    classes: () => "Given labels of each slot’s regions; the number names the largest class.",
+    distance: () => "U-matrix: mean cosine distance to the slots beside; bright ridges part clusters.",
     d: (name) => `D: how much a slot is about ${name} and nothing else.`,
     r: (name) => `R: how much of ${name} lies in a slot.`,
-    s: (name) => `S = D × R: prototypes of ${name} are slots that are both typical of it and its own.`,
+    s: (name) => `S = D × R: prototypes of ${name}, slots that are full of it and of nothing else.`,
   };
   const UNITS = { hits: "regions", distance: "cosine distance", d: "d-value", r: "r-value", s: "d × r" };
 
@@ -245,7 +245,8 @@
     pen.strokeRect(x + inset, y + inset, side - thick, side - thick);
   }
 
-  const short = (value) => (Number.isInteger(value) ? number(value) : value.toPrecision(3));
+  const short = (value) =>
+    Number.isInteger(value) ? number(value) : value < 0.0005 ? "<0.001" : value.toFixed(3);
 
   function drawScale(top) {
     byId("scale").hidden = layer === "classes";
@@ -254,7 +255,7 @@
       brush.fillStyle = shade(x / 255);
       brush.fillRect(x, 0, 1, 1);
     }
-    byId("scale-high").textContent = short(top);
+    byId("scale-high").textContent = Number.isInteger(top) ? number(top) : top.toPrecision(2);
     byId("scale-unit").textContent = UNITS[layer] ?? "";
   }
 
@@ -469,6 +470,8 @@
     canvas.addEventListener("click", (event) => {
       if (!pressed?.moved) enter(under(event));
       pressed = null;
+      const below = byId("slot").getBoundingClientRect().top > innerHeight - 120; // on a phone
+      if (below && opened !== null && blockSize() === 1) byId("slot").scrollIntoView({ behavior: "smooth" });
     });
     canvas.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return; // else the page could not be scrolled
@@ -497,6 +500,7 @@
     const dead = map.hits.filter((hits) => hits === 0).length;
     byId("map-summary").textContent = `${number(map.side)} × ${number(map.side)} slots, ${number(dead)} of them dead. ` +
       `${number(map.hits.reduce((sum, hits) => sum + hits, 0))} regions of ${number(run.images)} training images, each beside those it resembles.`;
+    byId("dead-note").hidden = dead === 0;
     byId("plane-class").append(make("option", { value: "" }, "all classes"),
       ...classes.map((name, place) => make("option", { value: place }, name)));
     byId("zoom").hidden = byId("zoom-keys").hidden = map.side <= CLOSEST * 1.5;
