@@ -172,9 +172,15 @@ class SomNet(Method):
         believes the given label most, and label_score is that belief. background_score compares the weight of the
         whole image with the largest one.
         """
-        return self._inspect(self.network, bag)
+        return self._inspect(bag)
 
-    def _inspect(self, network: Network, bag: Bag) -> Inspection:
+    @property
+    def memory_network(self) -> Network:
+        """The network whose features the memory knows."""
+        return self.network
+
+    def _inspect(self, bag: Bag) -> Inspection:
+        network = self.memory_network
         rois = network.roi_features(_images(bag), bag.boxes[:, 0])  # (I, P, F)
         seen = self.weigh(rois, bag)
         weight = seen["weight"]  # (I, P)

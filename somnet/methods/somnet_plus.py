@@ -76,9 +76,14 @@ class SomNetPlus(SomNet):
             for bag in bag_pass(1):
                 self._choose_views(bag)
 
+    @property
+    def memory_network(self) -> Network:
+        """The scout: the second look goes on without the memory."""
+        return self.scout
+
     def _choose_views(self, bag: Bag) -> None:
         rows, boxes = bag.index[:, 0], bag.boxes[:, 0]  # (I,), (I, P, 4)
-        seen = self._inspect(self.scout, bag)
+        seen = self._inspect(bag)
         candidates = seen.weights > 0  # (I, P)
         candidates[:, 0] = True
         good = largest_good_region(boxes, seen.details["believed"], candidates, self.plus.near_best)
@@ -115,7 +120,7 @@ class SomNetPlus(SomNet):
     @torch.no_grad()
     def inspect(self, bag: Bag) -> Inspection:
         """Regions as the search weighted them; label_score: the mean of what both looks believe of the label."""
-        seen, rows = self._inspect(self.scout, bag), bag.index[:, 0]
+        seen, rows = self._inspect(bag), bag.index[:, 0]
         believed = _normalised(self.targets.get(rows))  # (I, C)
         of_label = _of_label(believed, bag.label)
         best = self.best[rows].long()

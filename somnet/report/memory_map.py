@@ -5,6 +5,7 @@ details of a hundred slots are files of their own, loaded when they are looked a
 """
 
 import base64
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class Memory:
     @property
     def side(self) -> int:
         """Of the square grid."""
-        return round(len(self.keys) ** 0.5)
+        return math.isqrt(len(self.keys))
 
 
 def read_memory(run: Run) -> Memory | None:
@@ -75,8 +76,7 @@ def write_map_data(
     memory: Memory, records: Records, rois: SlotRois, chosen: list[list[int]], have: set[int], folder: Path
 ) -> None:
     """data/memory.js, data/plane-C.js for every class and data/slots-K.js for every hundred slots."""
-    label = records.label[np.flatnonzero(~records.unreadable)][rois.image]  # (R,) of the images they are of
-    counts = class_hits(rois.slot, label, *memory.d.shape)  # (L, C)
+    counts = rois.class_hits(records.label[~records.unreadable], memory.d.shape[1])  # (L, C)
     write_data(folder, "memory", describe_map(memory, counts))
     for number in range(memory.d.shape[1]):
         planes = {"d": quantised(memory.d[:, number]), "r": quantised(memory.r[:, number])}
@@ -85,12 +85,6 @@ def write_map_data(
         slots = range(first, min(first + SLOTS_A_FILE, len(memory.keys)))
         found = [describe_slot(memory, records, rois, slot, chosen[slot], have) for slot in slots]
         write_data(folder, f"slots-{first // SLOTS_A_FILE}", found)
-
-
-def class_hits(slot: NDArray[np.int64], label: NDArray[np.int64], slots: int, classes: int) -> NDArray[np.int64]:
-    """How many ROIs of images of each class every slot has won (L, C)."""
-    known = label >= 0
-    return np.bincount(slot[known] * classes + label[known], minlength=slots * classes).reshape(slots, classes)
 
 
 def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:

@@ -27,6 +27,13 @@ class SlotRois:
         """How many ROIs each slot has won (L,)."""
         return np.diff(self.bounds)
 
+    def class_hits(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+        """How many ROIs of images of each class every slot has won (L, C); labels (n,) are those of the images."""
+        slots, label = len(self.bounds) - 1, labels[self.image]
+        known = label >= 0
+        pair = self.slot[known] * classes + label[known]
+        return np.bincount(pair, minlength=slots * classes).reshape(slots, classes)
+
     def nearest(self, slot: int, count: int) -> list[int]:
         """The ROIs nearest to a slot, each of another image."""
         found: dict[int, int] = {}
@@ -52,7 +59,7 @@ def _similarity(run: Run, regions: Regions) -> NDArray[np.float64]:
     file = pq.ParquetFile(run.path / "regions.parquet")
     if "similarity" not in file.schema_arrow.names:
         return regions.weight
-    return np.nan_to_num(file.read(["similarity"])["similarity"].to_numpy().astype(np.float64))
+    return np.nan_to_num(np.asarray(file.read(["similarity"])["similarity"].to_numpy(), np.float64))
 
 
 def read_crops(path: str, boxes: NDArray[np.int32], at_least: int | None = None) -> list[Image.Image]:
