@@ -67,14 +67,16 @@ class Records:
     @cached_property
     def doubted(self) -> NDArray[np.bool_]:
         """(n,) images in which the model sees another class; below the threshold of label_score they go."""
-        return ~self.unreadable & (self.predicted != self.label)
+        differs: NDArray[np.bool_] = self.predicted != self.label
+        return differs & ~self.unreadable
 
     @cached_property
     def sure(self) -> NDArray[np.bool_]:
         """(n,) images with a label issue whose predicted label the model is sure of."""
         if "predicted_score" not in self.table.column_names:  # a run of an older version
             return np.zeros(len(self), bool)
-        return np.asarray(self.flags["label"] & (self._number("predicted_score") >= SURE), bool)
+        sure: NDArray[np.bool_] = self._number("predicted_score") >= SURE
+        return sure & self.flags["label"]
 
     @cached_property
     def flags(self) -> dict[str, NDArray[np.bool_]]:

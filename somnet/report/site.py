@@ -19,7 +19,7 @@ from somnet.report.thumbnails import write_pictures
 from somnet.run import Run
 
 REPORT = "report"
-PICTURES = 30_000  # at most, of all classes together
+PICTURES = 20_000  # at most, of all classes together
 NAMES_A_FILE = 5000
 _OURS = Path("data") / "run.js"  # only a report has it
 
