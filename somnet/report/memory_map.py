@@ -51,8 +51,8 @@ class Memory:
 
 
 def read_memory(run: Run) -> Memory | None:
-    """The memory of a run, or None if its method has none."""
-    tensors, _ = load_checkpoint(run.path / LAST)
+    """The memory of a run, or None if its method has none or its checkpoint is gone."""
+    tensors = load_checkpoint(run.path / LAST)[0] if (run.path / LAST).is_file() else {}
     if "method.memory.keys" not in tensors:
         return None
     keys, d, r = (tensors[f"method.memory.{name}"].float().numpy() for name in ("keys", "d", "r"))
@@ -61,10 +61,10 @@ def read_memory(run: Run) -> Memory | None:
 
 def write_memory_pages(frame: Frame, run: Run, records: Records, folder: Path) -> None:
     """memory.html with its data and crops; for a method without memory a page that says so."""
-    memory = read_memory(run) if "slot" in records.regions.details else None
-    frame.write_page(
-        folder, "memory.html", "memory.html", page="Memory", has_memory=memory is not None, method=run.config.method
-    )
+    with_slots = "slot" in records.regions.details
+    memory = read_memory(run) if with_slots else None
+    state = {"has_memory": memory is not None, "is_gone": with_slots and memory is None}
+    frame.write_page(folder, "memory.html", "memory.html", page="Memory", method=run.config.method, **state)
     if memory is not None:
         rois = rois_by_slot(run, records.regions, len(memory.keys))
         chosen = choose_rois(rois)

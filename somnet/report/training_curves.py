@@ -16,6 +16,7 @@ WIDTH, HEIGHT = 360, 172  # of a curve, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 18, 22  # its margins
 MOST_DOTS = 60  # epochs that are drawn as dots too
 X_TICKS, Y_TICKS = 6, 4
+SMALLEST_RANGE = 1e-8  # of values that an axis tells apart
 
 PLACE = ("phase", "epoch", "epochs", "steps")  # where a row belongs: no figures
 SECTIONS = (  # title, and how the names of its figures begin
@@ -159,8 +160,8 @@ def draw_curve(name: str, values: Sequence[float | None]) -> Curve:
     """The curve of a figure that at least one epoch has logged."""
     known = [value for value in values if value is not None]
     low, high = min(known), max(known)
-    if high - low < 1e-9 * max(1.0, abs(high)):  # a flat curve lies in the middle
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    if high - low < SMALLEST_RANGE * max(1.0, abs(high)):  # a flat curve lies in the middle
+        low, high = low - max(SMALLEST_RANGE, abs(low) / 2), high + max(SMALLEST_RANGE, abs(high) / 2)
     ticks = axis_ticks(low, high, Y_TICKS)
 
     def y(value: float) -> float:

@@ -4,25 +4,21 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from somnet.pipeline import train
 from somnet.report.frame import Frame, write_data
 from somnet.report.memory_map import quantised, read_memory, write_memory_pages
 from somnet.report.pictures import draw_run
 from somnet.report.records import read_records
 from somnet.report.site import describe_run
 from somnet.run import Run
-from tests.report.made_up import made_up_run
-
-if TYPE_CHECKING:
-    from tests.conftest import Tiny
-    from tests.report.conftest import Visit
+from tests.report.conftest import Visit, made_up_run
+from tests.report.memories import set_regions, with_memory
 
 HOSTILE = ["<img src=x onerror=alert(1)>", '"><script>alert(2)</script>', "=cmd()", "\u05d0\u202eabc", "x" * 200]
 
@@ -43,25 +39,18 @@ def data_of(folder: Path, name: str) -> object:
 
 
 @pytest.fixture(scope="module")
-def trained(data: Path, tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of somnet+, whose memory belongs to its scout."""
-    out = tmp_path_factory.mktemp("trained") / "run"
-    return train(data, tiny.config("somnet+", **{"train.epochs": 5}), out=out, device="cpu", workers=0)
-
-
-@pytest.fixture(scope="module")
-def small(trained: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(trained, tmp_path_factory.mktemp("small") / "report")
+def small(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(run, tmp_path_factory.mktemp("small") / "report")
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
-    names = [f"class {number}" for number in range(30)]
-    return write(made_up_run(folder / "run", names, side=100, images=4000), folder / "report")
+    files = [(f"train/{number}.jpg", f"class {number % 30}") for number in range(6000)]
+    return write(with_memory(made_up_run(folder / "run", files), side=100), folder / "report")
 
 
-def opened(begun: "Visit", address: str = "memory.html") -> Page:
+def opened(begun: Visit, address: str = "memory.html") -> Page:
     page = begun.go(address)
     expect(page.locator("html[data-ready]")).to_be_attached()
     return page
@@ -84,8 +73,8 @@ def winner_of_most(run: Run) -> int:
     return int(np.bincount(slots).argmax())
 
 
-def test_a_click_opens_a_slot_with_its_regions(small: Path, trained: Run, visit: Callable[..., "Visit"]) -> None:
-    slot = winner_of_most(trained)
+def test_a_click_opens_a_slot_with_its_regions(small: Path, run: Run, visit: Callable[..., Visit]) -> None:
+    slot = winner_of_most(run)
     page = opened(visit(small))
     click_slot(page, slot // 3, slot % 3, 3)
     expect(page.locator("#slot-title")).to_have_text(f"Slot {slot}")
@@ -100,8 +89,8 @@ def test_a_click_opens_a_slot_with_its_regions(small: Path, trained: Run, visit:
     assert page.url.endswith(f"#slot={slot}")
 
 
-def test_the_figures_are_those_of_the_memory(small: Path, trained: Run) -> None:
-    memory = read_memory(trained)
+def test_the_figures_are_those_of_the_memory(small: Path, run: Run) -> None:
+    memory = read_memory(run)
     assert memory is not None
     assert memory.side == 3
     found = data_of(small, "slots-0")
@@ -113,20 +102,20 @@ def test_the_figures_are_those_of_the_memory(small: Path, trained: Run) -> None:
         assert score == pytest.approx(sorted(score, reverse=True), rel=1e-2)
     whole = data_of(small, "memory")
     assert isinstance(whole, dict)
-    slots = read_records(trained).regions.details["slot"].astype(int)
+    slots = read_records(run).regions.details["slot"].astype(int)
     assert whole["hits"] == np.bincount(slots, minlength=9).tolist()
 
 
-def test_crops_show_the_region(small: Path, trained: Run) -> None:
-    records = read_records(trained)
-    slot = winner_of_most(trained)
+def test_crops_show_the_region(small: Path, run: Run) -> None:
+    records = read_records(run)
+    slot = winner_of_most(run)
     found = data_of(small, "slots-0")
     assert isinstance(found, list)
     for place, (row, region) in enumerate(zip(found[slot]["rois"]["row"], found[slot]["rois"]["region"], strict=True)):
         left, top, right, bottom = records.regions.box[records.regions.first[row] + region].tolist()
         name = found[slot]["rois"]["name"][place]
         with (
-            Image.open(Path(trained.data["path"]) / name) as original,
+            Image.open(Path(run.data["path"]) / name) as original,
             Image.open(small / "crops" / "0" / f"{slot}-{place}.jpg") as crop,
         ):
             assert crop.size == (right - left, bottom - top)
@@ -134,7 +123,7 @@ def test_crops_show_the_region(small: Path, trained: Run) -> None:
             assert np.abs(np.asarray(crop, float).mean(axis=(0, 1)) - expected).max() < 6
 
 
-def test_keys_move_and_open(small: Path, visit: Callable[..., "Visit"]) -> None:
+def test_keys_move_and_open(small: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(small), "memory.html#slot=0")
     expect(page.locator("#slot-title")).to_have_text("Slot 0")
     page.locator("#map").focus()
@@ -152,7 +141,7 @@ def test_keys_move_and_open(small: Path, visit: Callable[..., "Visit"]) -> None:
     expect(page.locator("#slot-title")).to_have_text("Slot 3")
 
 
-def test_every_layer_is_another_picture(small: Path, visit: Callable[..., "Visit"]) -> None:
+def test_every_layer_is_another_picture(small: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(small))
     seen = {pixels(page)}
     for layer in ("classes", "distance", "d", "r", "s"):
@@ -163,18 +152,18 @@ def test_every_layer_is_another_picture(small: Path, visit: Callable[..., "Visit
     assert len(seen) == 6
 
 
-def test_a_plane_is_that_of_the_chosen_class(small: Path, trained: Run, visit: Callable[..., "Visit"]) -> None:
+def test_a_plane_is_that_of_the_chosen_class(small: Path, run: Run, visit: Callable[..., Visit]) -> None:
     page = opened(visit(small))
     page.click("[data-layer=d]")
     page.select_option("#plane-class", "2")
     expect(page.locator("#map[data-label='2']")).to_be_attached()
-    expect(page.locator("#layer-note")).to_contain_text(trained.classes[2])
-    memory = read_memory(trained)
+    expect(page.locator("#layer-note")).to_contain_text(run.classes[2])
+    memory = read_memory(run)
     assert memory is not None
     expect(page.locator("#scale-high")).to_have_text(f"{memory.d[:, 2].max():.2g}")
 
 
-def test_a_hundred_by_a_hundred_slots_are_blocks_that_can_be_zoomed(large: Path, visit: Callable[..., "Visit"]) -> None:
+def test_a_hundred_by_a_hundred_slots_are_blocks_that_can_be_zoomed(large: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(large))
     assert page.get_attribute("#map", "data-span") == "100"
     expect(page.locator("#map-here b")).to_have_text("2 × 2 slots")
@@ -204,21 +193,24 @@ def test_a_large_map_loads_little(large: Path) -> None:
     assert max(file.stat().st_size for file in (large / "data").glob("slots-*.js")) < 200_000
 
 
-def test_dead_slots_say_so(large: Path, visit: Callable[..., "Visit"]) -> None:
+def test_dead_slots_say_so(large: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(large), "memory.html#slot=0")
     expect(page.locator("#slot-empty")).to_be_visible()
     expect(page.locator("#map-summary")).to_contain_text("of them dead")
 
 
-def test_images_that_are_gone_leave_their_names(large: Path, visit: Callable[..., "Visit"]) -> None:
-    page = opened(visit(large), "memory.html#slot=6040")
+def test_images_that_are_gone_leave_their_names(large: Path, visit: Callable[..., Visit]) -> None:
+    whole = data_of(large, "memory")
+    assert isinstance(whole, dict)
+    page = opened(visit(large), f"memory.html#slot={np.argmax(whole['hits'])}")
     expect(page.locator("#slot-rois .missing").first).to_be_visible()
     assert (page.locator("#slot-rois a").first.get_attribute("title") or "").startswith("train/")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_hostile_names_are_text(width: int, tmp_path: Path, visit: Callable[..., "Visit"]) -> None:
-    begun = visit(write(made_up_run(tmp_path / "run", HOSTILE, side=3, images=30), tmp_path / "report"), width=width)
+def test_hostile_names_are_text(width: int, tmp_path: Path, visit: Callable[..., Visit]) -> None:
+    made = with_memory(made_up_run(tmp_path / "run", [(name, name) for name in HOSTILE * 6]), side=3)
+    begun = visit(write(made, tmp_path / "report"), width=width)
     page = opened(begun, "memory.html#slot=4")
     expect(page.locator("#slot-title")).to_have_text("Slot 4")
     for layer in ("classes", "s"):
@@ -231,7 +223,7 @@ def test_hostile_names_are_text(width: int, tmp_path: Path, visit: Callable[...,
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_is_readable_on_a_phone(small: Path, visit: Callable[..., "Visit"], dark: bool) -> None:
+def test_the_page_is_readable_on_a_phone(small: Path, visit: Callable[..., Visit], dark: bool) -> None:
     begun = visit(small, width=390, dark=dark)
     page = opened(begun, "memory.html#slot=4")
     for layer in ("hits", "classes", "distance", "s"):
@@ -239,17 +231,22 @@ def test_the_page_is_readable_on_a_phone(small: Path, visit: Callable[..., "Visi
     assert not begun.overflows()
 
 
-def test_a_method_without_memory_has_a_page_that_says_so(
-    data: Path, tiny: "Tiny", tmp_path: Path, visit: Callable[..., "Visit"]
-) -> None:
-    run = train(data, tiny.config("plain", **{"train.epochs": 1}), out=tmp_path / "run", device="cpu", workers=0)
-    page = visit(write(run, tmp_path / "report")).go("memory.html")
-    expect(page.locator("main")).to_contain_text("plain has no memory")
+def test_a_method_without_memory_has_a_page_that_says_so(tmp_path: Path, visit: Callable[..., Visit]) -> None:
+    made = made_up_run(tmp_path / "run", [("1.jpg", "a"), ("2.jpg", "b")])
+    set_regions(made, winner_slot=pa.nulls(4, pa.int32()))
+    page = visit(write(made, tmp_path / "report")).go("memory.html")
+    expect(page.locator("main")).to_contain_text("has no memory")
     assert not (tmp_path / "report" / "crops").exists()
 
 
-def test_the_papers_pictures_share_the_regions(trained: Run, tmp_path: Path) -> None:
-    files = draw_run(trained, tmp_path)
+def test_a_run_without_its_checkpoint_still_has_a_page(tmp_path: Path, visit: Callable[..., Visit]) -> None:
+    made = made_up_run(tmp_path / "run", [("1.jpg", "a"), ("2.jpg", "b")])
+    page = visit(write(made, tmp_path / "report")).go("memory.html")
+    expect(page.locator("main")).to_contain_text("checkpoint")
+
+
+def test_the_papers_pictures_share_the_regions(run: Run, tmp_path: Path) -> None:
+    files = draw_run(run, tmp_path)
     assert [file.name for file in files] == ["memory.png", "prototypes.png", "bags.png"]
     for file in files:
         with Image.open(file) as picture:

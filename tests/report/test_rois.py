@@ -8,7 +8,10 @@ from PIL import Image
 
 from somnet.report.records import read_records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
-from tests.report.made_up import REGIONS, made_up_run
+from tests.report.conftest import made_up_run
+from tests.report.memories import with_memory
+
+FILES = [(f"{number}.jpg", "ab"[number % 2]) for number in range(20)]  # two regions each
 
 
 def by_hand() -> SlotRois:
@@ -36,15 +39,15 @@ def test_hits_by_class() -> None:
 
 
 def test_the_regions_of_a_run_are_ordered_by_similarity(tmp_path: Path) -> None:
-    run = made_up_run(tmp_path / "run", ["a", "b"], side=3, images=20)
+    run = with_memory(made_up_run(tmp_path / "run", FILES), side=3)
     rois = rois_by_slot(run, read_records(run).regions, 9)
-    assert rois.hits.sum() == 20 * REGIONS
+    assert rois.hits.sum() == 40
     assert rois.hits[0] == 0
     for slot in range(9):
         mine = rois.order[rois.bounds[slot] : rois.bounds[slot + 1]]
         assert (rois.slot[mine] == slot).all()
         assert (np.diff(rois.similarity[mine]) <= 0).all()
-    assert rois.image.tolist() == np.repeat(np.arange(20), REGIONS).tolist()
+    assert rois.image.tolist() == np.repeat(np.arange(20), 2).tolist()
 
 
 def test_crops_are_those_of_the_upright_original(tmp_path: Path) -> None:
@@ -67,10 +70,6 @@ def test_a_box_without_area_is_still_a_picture(tmp_path: Path) -> None:
 
 
 def test_an_older_run_counts_heavy_regions_as_near(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    run = made_up_run(tmp_path / "run", ["a", "b"], side=2, images=5)
-    table = pq.read_table(run.path / "regions.parquet")
-    pq.write_table(table.drop_columns(["similarity"]), run.path / "regions.parquet")
-    rois = rois_by_slot(run, read_records(run).regions, 4)
-    assert rois.similarity.tolist() == pytest.approx(table["roi_weight"].to_pylist())
+    run = made_up_run(tmp_path / "run", FILES)
+    rois = rois_by_slot(run, read_records(run).regions, 9)
+    assert rois.similarity.tolist() == pytest.approx([0.25, 0.75] * 20)

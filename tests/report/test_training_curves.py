@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,10 +25,7 @@ from somnet.report.training_curves import (
     x_ticks,
 )
 from somnet.run import Run
-from tests.report.made_up import made_up_run
-
-if TYPE_CHECKING:
-    from tests.report.conftest import Visit
+from tests.report.conftest import Visit, made_up_run
 
 ROWS: list[dict[str, Any]] = [
     {"phase": "init-cnn", "epoch": 0, "epochs": 2, "steps": 3, "loss/cls": 2.0, "lr/network": 0.02, "seconds": 1.5},
@@ -51,7 +48,7 @@ ROWS: list[dict[str, Any]] = [
 @pytest.fixture
 def report(tmp_path: Path) -> Callable[[list[dict[str, Any]] | None], Path]:
     def write(rows: list[dict[str, Any]] | None) -> Path:
-        run = made_up_run(tmp_path / "run", ["a", "b"], side=2, images=4)
+        run = made_up_run(tmp_path / "run", [("1.jpg", "a"), ("2.jpg", "b")])
         if rows is not None:
             (run.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return page_of(run, tmp_path / "report")
@@ -81,11 +78,9 @@ def test_a_curve_by_hand() -> None:
     assert len(curve.dots) == 3
 
 
-@given(
-    st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=80).filter(lambda v: any(x is not None for x in v))
-)
-def test_every_curve_stays_in_its_frame(values: list[float | None]) -> None:
-    curve = draw_curve("x", values)
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=80), st.floats(-1e6, 1e6))
+def test_every_curve_stays_in_its_frame(values: list[float | None], last: float) -> None:
+    curve = draw_curve("x", [*values, last])
     assert 2 <= len(curve.y_ticks) <= 6
     for line in curve.lines:
         for point in line.split():
@@ -97,15 +92,15 @@ def test_every_curve_stays_in_its_frame(values: list[float | None]) -> None:
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
-        (0, []),
-        (1, ["1"]),
-        (4, ["1", "2", "3", "4"]),
-        (22, ["1", "5", "10", "15", "20"]),
-        (100, ["1", "20", "40", "60", "80", "100"]),
+        (0, ""),
+        (1, "1"),
+        (4, "1 2 3 4"),
+        (22, "1 5 10 15 20"),
+        (100, "1 20 40 60 80 100"),
     ],
 )
-def test_epochs_are_named_from_1(count: int, expected: list[str]) -> None:
-    assert [label for _, label in x_ticks(count)] == expected
+def test_epochs_are_named_from_1(count: int, expected: str) -> None:
+    assert " ".join(label for _, label in x_ticks(count)) == expected
 
 
 def test_phases_of_one_name_are_one_stretch() -> None:
@@ -129,7 +124,7 @@ def test_values_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_every_figure(
-    report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., "Visit"]
+    report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., Visit]
 ) -> None:
     begun = visit(report(ROWS))
     page = begun.go("training.html")
@@ -145,7 +140,7 @@ def test_the_page_shows_every_figure(
 
 
 def test_the_values_of_an_epoch_are_read_by_pointer_and_keys(
-    report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., "Visit"]
+    report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., Visit]
 ) -> None:
     page = visit(report(ROWS)).go("training.html")
     expect(page.locator("html[data-ready]")).to_be_attached()
@@ -171,7 +166,7 @@ def test_the_values_of_an_epoch_are_read_by_pointer_and_keys(
 
 
 def test_a_run_without_a_log_says_so(
-    report: Callable[[list[dict[str, Any]] | None], Path], visit: Callable[..., "Visit"]
+    report: Callable[[list[dict[str, Any]] | None], Path], visit: Callable[..., Visit]
 ) -> None:
     page = visit(report(None)).go("training.html")
     expect(page.locator("main")).to_contain_text("no epoch")
@@ -179,7 +174,7 @@ def test_a_run_without_a_log_says_so(
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_a_phone(
-    dark: bool, report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., "Visit"]
+    dark: bool, report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., Visit]
 ) -> None:
     hostile = {"phase": "<script>alert(1)</script>", "epoch": 0, "epochs": 1, "steps": 1, "<b>" + "x" * 200: 1.0}
     begun = visit(report([*ROWS, hostile]), width=390, dark=dark)
