@@ -83,7 +83,7 @@ def write_map_data(
         write_data(folder, f"plane-{number}", planes)
     for first in range(0, len(memory.keys), SLOTS_A_FILE):
         slots = range(first, min(first + SLOTS_A_FILE, len(memory.keys)))
-        found = [describe_slot(memory, records, rois, slot, chosen[slot], have) for slot in slots]
+        found = describe_slots(memory, records, rois, slots, chosen, have)
         write_data(folder, f"slots-{first // SLOTS_A_FILE}", found)
 
 
@@ -110,26 +110,35 @@ def quantised(values: NDArray[np.floating]) -> dict[str, Any]:
     return {"top": top, "levels": base64.b64encode(levels.tobytes()).decode("ascii")}
 
 
-def describe_slot(
-    memory: Memory, records: Records, rois: SlotRois, slot: int, chosen: list[int], have: set[int]
-) -> dict[str, Any]:
-    """What the page shows of an opened slot: its classes by S = D x R, and its nearest regions."""
-    score = memory.d[slot] * memory.r[slot]  # (C,)
-    classes = np.argsort(-score, kind="stable")[:SLOT_CLASSES]
-    rows = np.flatnonzero(~records.unreadable)[rois.image[chosen]] if chosen else np.zeros(0, np.int64)
-    first = records.regions.first
+def describe_slots(
+    memory: Memory, records: Records, rois: SlotRois, slots: range, chosen: list[list[int]], have: set[int]
+) -> list[dict[str, Any]]:
+    """What the page shows of each slot when it is opened: its classes by S = D x R, and its nearest regions."""
+    classes = np.argsort(-memory.d[slots] * memory.r[slots], axis=1, kind="stable")[:, :SLOT_CLASSES]
+    row_of = np.flatnonzero(~records.unreadable)  # (n,) of the readable images
+    return [
+        {
+            "classes": own.tolist(),
+            "d": _rounded(memory.d[slot, own]),
+            "r": _rounded(memory.r[slot, own]),
+            "rois": _describe_rois(records, rois, np.array(chosen[slot], np.int64), row_of, have),
+        }
+        for slot, own in zip(slots, classes, strict=True)
+    ]
+
+
+def _describe_rois(
+    records: Records, rois: SlotRois, chosen: NDArray[np.int64], row_of: NDArray[np.int64], have: set[int]
+) -> dict[str, list[Any]]:
+    image = rois.image[chosen]
+    rows = row_of[image]
     return {
-        "classes": classes.tolist(),
-        "d": _rounded(memory.d[slot, classes]),
-        "r": _rounded(memory.r[slot, classes]),
-        "rois": {
-            "row": rows.tolist(),
-            "label": records.label[rows].tolist(),
-            "name": records.names(rows),
-            "region": [roi - int(first[rois.image[roi]]) for roi in chosen],
-            "similarity": _rounded(rois.similarity[chosen]) if chosen else [],
-            "crop": [int(roi in have) for roi in chosen],
-        },
+        "row": rows.tolist(),
+        "label": records.label[rows].tolist(),
+        "name": records.names(rows),
+        "region": (chosen - records.regions.first[image]).tolist(),
+        "similarity": _rounded(rois.similarity[chosen]),
+        "crop": [int(roi in have) for roi in chosen.tolist()],
     }
 
 

@@ -6,6 +6,7 @@
   const SMALLEST_CELL = { classes: 15 }; // pixels; below it slots are drawn as blocks of several
   const SMALLEST_PLAIN_CELL = 9;
   const CLOSEST = 10; // slots a side, at the largest zoom
+  const MOST_SLICES = 24; // of a pie; smaller ones are drawn as one
   const LEGEND_CLASSES = 60; // more are chosen from the list alone
 
   // Cividis: even steps to the eye, the same for people who do not see red or green.
@@ -24,9 +25,11 @@
   const UNITS = { hits: "regions", distance: "cosine distance", d: "d-value", r: "r-value", s: "d × r" };
 
   const canvas = byId("map");
-  const pen = canvas.getContext("2d");
+  const screen = canvas.getContext("2d");
+  const base = make("canvas"); // the slots without cursor and outlines, which move far more often
+  let pen = screen, painted = null; // painted: what the base shows, and its largest value
   let map, classes, colours;
-  let layer = "hits", label = 0, planes = null; // planes: of the chosen class
+  let layer = "hits", chosen = null, planes = null; // chosen: class of the planes, or the one that pies show alone
   let view = null; // {row, column, span}: the square of slots that is shown
   let cursor = { row: 0, column: 0 }, opened = null, pointed = null;
 
@@ -82,7 +85,11 @@
       }
       if (rest) found.set(-1, (found.get(-1) ?? 0) + rest);
     }
-    return [...found].sort((a, b) => (a[0] === -1) - (b[0] === -1) || b[1] - a[1]);
+    const others = found.get(-1) ?? 0;
+    found.delete(-1);
+    const sorted = [...found].sort((a, b) => b[1] - a[1]);
+    const rest = sorted.slice(MOST_SLICES).reduce((sum, [, hits]) => sum + hits, others);
+    return [...sorted.slice(0, MOST_SLICES), ...(rest ? [[-1, rest]] : [])];
   }
 
   // --------------------------------------------------------------------------------------------- drawing
@@ -115,9 +122,12 @@
     return pen.createPattern(tile, "repeat");
   }
 
+  const fills = new Map(); // made once: a map of many slots needs each of them thousands of times
   function classFill(number, paper) {
-    if (number < 0) return null;
-    return pattern(COLOURS[number % COLOURS.length], Math.floor(number / COLOURS.length) % 3, paper);
+    const [colour, kind] = [number % COLOURS.length, Math.floor(number / COLOURS.length) % 3];
+    const key = `${colour} ${kind} ${paper}`;
+    if (!fills.has(key)) fills.set(key, pattern(COLOURS[colour], kind, paper));
+    return fills.get(key);
   }
 
   const width = () => canvas.clientWidth || 1;
@@ -147,13 +157,30 @@
   }
 
   function drawNow() {
-    const size = width(), ratio = devicePixelRatio || 1;
+    const size = width(), ratio = devicePixelRatio || 1, cell = size / view.span;
     colours = theme();
-    canvas.width = canvas.height = Math.round(size * ratio);
+    const state = [layer, chosen, view.row, view.column, view.span, size, ratio, colours.paper].join();
+    if (painted?.state !== state) painted = { state, top: paint(size, ratio, cell) };
+    canvas.width = canvas.height = base.width;
+    screen.drawImage(base, 0, 0);
+    screen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (opened !== null) outline(opened.row, opened.column, 1, cell, colours.ink, 3, true);
+    const block = blockSize();
+    const at = (place) => Math.floor(place / block) * block;
+    if (pointed && !sameBlock(pointed, cursor, block)) outline(at(pointed.row), at(pointed.column), block, cell, colours.ink, 1.5);
+    if (document.activeElement === canvas || opened === null) {
+      outline(at(cursor.row), at(cursor.column), block, cell, colours.accent, 3, true);
+    }
+    drawScale(painted.top);
+    describeHere(block);
+  }
+
+  function paint(size, ratio, cell) {
+    base.width = base.height = Math.round(size * ratio);
+    pen = base.getContext("2d");
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.fillStyle = colours.panel;
     pen.fillRect(0, 0, size, size);
-    const cell = size / view.span;
     const shown = [...blocks()].map(([row, column, block]) => ({
       row, column, block, value: blockValue(row, column, block), hits: blockHits(row, column, block),
     }));
@@ -169,15 +196,8 @@
       }
       if (one.hits === 0) cross(x + w / 2, y + h / 2, Math.min(w, h, 40), one.value / (top || 1));
     }
-    if (opened !== null) outline(opened.row, opened.column, 1, cell, colours.ink, 3, true);
-    const block = blockSize();
-    const at = (place) => Math.floor(place / block) * block;
-    if (pointed && !sameBlock(pointed, cursor, block)) outline(at(pointed.row), at(pointed.column), block, cell, colours.ink, 1.5);
-    if (document.activeElement === canvas || opened === null) {
-      outline(at(cursor.row), at(cursor.column), block, cell, colours.accent, 3, true);
-    }
-    drawScale(top);
-    describeHere(block);
+    pen = screen;
+    return top;
   }
 
   const sameBlock = (a, b, block) =>
@@ -191,7 +211,6 @@
 
   function drawPie({ row, column, block, hits }, x, y, side, top) {
     if (!hits) return;
-    const chosen = byId("plane-class").value === "" ? null : label;
     const radius = side * 0.47 * (0.45 + 0.55 * Math.sqrt(hits / top));
     let angle = -Math.PI / 2;
     const parts = slices(row, column, block);
@@ -285,7 +304,7 @@
     const block = blockSize();
     const blocks = block === 1 ? "" : ` Each square stands for ${block} × ${block} slots` +
       ({ hits: ", their hits added up.", classes: ", their regions together.", distance: ", averaged." }[layer] ?? ", the largest value of them.");
-    byId("layer-note").replaceChildren(NOTES[layer](classes[label]), blocks);
+    byId("layer-note").replaceChildren(NOTES[layer](classes[chosen]), blocks);
   }
 
   // ------------------------------------------------------------------------------------------------ zoom
@@ -367,7 +386,6 @@
     byId("slot-rois").replaceChildren(...found.rois.row.map((_, place) => roi(slot, found.rois, place)));
     byId("slot-empty").hidden = found.rois.row.length > 0;
     const [topD, topR] = [Math.max(...found.d), Math.max(...found.r)];
-    const chosen = byId("plane-class").disabled || byId("plane-class").value === "" ? null : label;
     byId("slot-scores").replaceChildren(...found.classes.map((one, place) => make("tr", { class: one === chosen ? "chosen" : null },
       make("td", { class: "name" }, make("bdi", {}, classes[one])),
       make("td", { class: "bar-cell" }, bar(found.d[place], topD)),
@@ -382,24 +400,27 @@
 
   const needsPlane = (name) => name === "d" || name === "r" || name === "s";
 
-  async function choose(name, number) {
-    layer = name;
+  let choices = 0;
+  async function choose(name, label) {
+    const mine = ++choices;
+    const next = needsPlane(name) ? label ?? planes?.label ?? 0 : label; // planes stay with their class
+    if (needsPlane(name) && planes?.label !== next) {
+      const found = await somnet.load(`plane-${next}`);
+      if (mine !== choices) return; // something else was chosen meanwhile
+      const [d, r] = [unpack(found.d), unpack(found.r)];
+      planes = { label: next, d, r, s: d.map((value, slot) => value * r[slot]) };
+    }
+    [layer, chosen] = [name, next];
     const list = byId("plane-class");
     list.disabled = !needsPlane(name) && name !== "classes";
     list.options[0].hidden = list.options[0].disabled = needsPlane(name);
-    if (needsPlane(name) && list.value === "") list.value = String(label);
-    if (number !== undefined) [label, list.value] = [Math.max(0, number), number < 0 ? "" : String(number)];
+    list.value = chosen === null ? "" : String(chosen);
     for (const button of document.querySelectorAll("[data-layer]")) {
       button.setAttribute("aria-pressed", String(button.dataset.layer === name));
     }
-    if (needsPlane(name)) {
-      const found = await somnet.load(`plane-${label}`);
-      const [d, r] = [unpack(found.d), unpack(found.r)];
-      planes = { d, r, s: d.map((value, slot) => value * r[slot]) };
-    }
     byId("class-legend").hidden = name !== "classes";
     for (const button of byId("class-legend").children) {
-      button.setAttribute("aria-pressed", String(list.value !== "" && Number(button.dataset.label) === label));
+      button.setAttribute("aria-pressed", String(Number(button.dataset.label) === chosen));
     }
     canvas.dataset.layer = name;
     canvas.dataset.label = list.value;
@@ -418,7 +439,7 @@
     if (classes.length > LEGEND_CLASSES) return;
     byId("class-legend").replaceChildren(...classes.map((name, place) => make("button",
       { "data-label": place, "aria-pressed": "false",
-        onclick: () => choose("classes", byId("plane-class").value === String(place) ? -1 : place) },
+        onclick: () => choose("classes", chosen === place ? null : place) },
       swatch(place), make("span", { class: "clip" }, `${place + 1} `, make("bdi", {}, name)))));
   }
 
@@ -436,10 +457,10 @@
 
   function listen() {
     for (const button of document.querySelectorAll("[data-layer]")) {
-      button.addEventListener("click", () => choose(button.dataset.layer));
+      button.addEventListener("click", () => choose(button.dataset.layer, null));
     }
     byId("plane-class").addEventListener("change", (event) => {
-      choose(layer, event.target.value === "" ? -1 : Number(event.target.value));
+      choose(layer, event.target.value === "" ? null : Number(event.target.value));
     });
     byId("zoom-in").addEventListener("click", () => zoom(0.5));
     byId("zoom-out").addEventListener("click", () => zoom(2));
@@ -488,7 +509,8 @@
   function openFromAddress() {
     const slot = Number(/^#slot=(\d+)$/.exec(location.hash)?.[1] ?? -1);
     if (slot < 0 || slot >= map.side * map.side) return;
-    [cursor.row, cursor.column] = [Math.floor(slot / map.side), slot % map.side];
+    cursor = { row: Math.floor(slot / map.side), column: slot % map.side };
+    if (blockSize() > 1) show(2 * CLOSEST, cursor.row, cursor.column);
     open(slot);
     follow();
   }
