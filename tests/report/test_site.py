@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from somnet.errors import RunError
 from somnet.files import csv_cell
+from somnet.pipeline import train
 from somnet.report.site import is_report, write_report
 from somnet.run import Run
 from tests.report.conftest import HOSTILE, Visit, made_up_run, visiting
+
+if TYPE_CHECKING:
+    from tests.conftest import Tiny
 
 Visits = Callable[..., Visit]
 WIDTHS = (1280, 390)
@@ -326,3 +331,23 @@ def test_data_files_are_scripts_that_only_hand_over_json(run: Run) -> None:
         name, value = re.fullmatch(r'somnet\.data\("([\w-]+)", (.*)\);\n', text, re.DOTALL).groups()  # type: ignore[union-attr]
         assert name == file.stem
         json.loads(value)
+
+
+def test_a_report_that_fails_does_not_lose_the_run(
+    data: Path, tiny: "Tiny", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "a run"
+    train(data, tiny.config("plain"), out=out, workers=0, report=False)
+    assert not (out / "report").exists()
+    (out / "report").mkdir()
+    (out / "report" / "mine.txt").write_text("mine")
+    finished = train(data, tiny.config("plain"), out=out, workers=0, resume=True)
+    assert finished.scores().num_rows == 18
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert errors[0].endswith(f"somnet report '{out}'")
+    shutil.rmtree(out / "report")
+    train(data, tiny.config("plain"), out=out, workers=0, resume=True)
+    assert is_report(out / "report")
+    text = (out / "report" / "index.html").read_text()
+    assert "the method plain tells nothing about regions" in text
