@@ -333,5 +333,5 @@ def test_train_ends_with_a_report_and_the_verb_writes_it_again(
         if opened.is_file() and opened.read_text():
             break
         time.sleep(0.1)
-    assert opened.read_text().strip() == index.resolve().as_uri()
+    assert opened.read_text().strip() == str(index.resolve())
     assert one_line_error(cli("report", tmp_path)).endswith("give the --out folder of somnet train")

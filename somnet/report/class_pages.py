@@ -35,8 +35,7 @@ def describe_class(records: Records, rows: NDArray[np.int64], pictures: NDArray[
         "states": "".join(STATES[state][0] for state in records.state[rows]),
         "pictures": "".join("01"[have] for have in pictures[rows].astype(int)),
         "exemplars": exemplars(records, rows).tolist(),
-        "doubted": np.flatnonzero(doubted).tolist(),
-        "below": counts_below(score[doubted]),
+        "below": counts_below(score),
         "histogram": {"agrees": _bars(score[~doubted]), "differs": _bars(score[doubted])},
     }
 

@@ -66,7 +66,7 @@ class Records:
 
     @cached_property
     def doubted(self) -> NDArray[np.bool_]:
-        """(n,) images in which the model sees another class; below the threshold of label_score they go."""
+        """(n,) images in which the model sees another class."""
         differs: NDArray[np.bool_] = self.predicted != self.label
         return differs & ~self.unreadable
 

@@ -81,7 +81,7 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
         "order": [number for number in order.tolist() if counts[number]],  # the noisiest class first
         "images": int(readable.sum()),
         "rows": len(records),
-        "below": counts_below(records.label_score[readable & records.doubted]),
+        "below": counts_below(records.label_score[readable]),
         "imagesAFile": IMAGES_A_FILE,
         "namesAFile": NAMES_A_FILE,
     }
