@@ -352,3 +352,10 @@ def test_a_report_that_fails_does_not_lose_the_run(
     assert is_report(out / "report")
     text = (out / "report" / "index.html").read_text()
     assert "the method plain tells nothing about regions" in text
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"cannot write .*: choose a writable place"):
+        write_report(made, tmp_path / "file" / "report")
