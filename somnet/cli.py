@@ -149,7 +149,7 @@ def report(
     index = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
     console.print(f"{index}: open it in a browser, or send the folder {index.parent}", markup=False, soft_wrap=True)
     if open_:
-        typer.launch(index.resolve().as_uri())
+        typer.launch(str(index.resolve()))
 
 
 @app.command()

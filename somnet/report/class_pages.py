@@ -35,8 +35,7 @@ def describe_class(records: Records, rows: NDArray[np.int64], pictures: NDArray[
         "states": "".join(STATES[state][0] for state in records.state[rows]),
         "pictures": "".join("01"[have] for have in pictures[rows].astype(int)),
         "exemplars": exemplars(records, rows).tolist(),
-        "doubted": np.flatnonzero(doubted).tolist(),
-        "below": counts_below(score[doubted]),
+        "below": counts_below(score),
         "histogram": {"agrees": _bars(score[~doubted]), "differs": _bars(score[doubted])},
     }
 
@@ -60,8 +59,8 @@ def describe_images(records: Records, rows: NDArray[np.int64]) -> dict[str, list
         "name": names,
         "predicted": records.predicted[rows].tolist(),
         "sure": records.sure[rows].astype(int).tolist(),
-        "score": _short(records.label_score[rows]),
-        "background": _short(records.background_score[rows]),
+        "score": records.label_score[rows].round(4).tolist(),
+        "background": records.background_score[rows].round(4).tolist(),
         "why": [why(records, int(row)) for row in rows],
         "regions": regions,
     }
@@ -75,15 +74,10 @@ def describe_regions(records: Records, row: int, clean_box: NDArray[np.float64])
     return {
         "size": box[0, 2:].tolist(),
         "box": box.ravel().tolist(),
-        "weight": _short(regions.weight[mine]),
+        "weight": regions.weight[mine].tolist(),
         "best": int(np.abs(box - clean_box).sum(axis=1).argmin()),
-        **{name: _short(value[mine]) for name, value in regions.details.items() if name != "slot"},
-        **({"slot": regions.details["slot"][mine].astype(int).tolist()} if "slot" in regions.details else {}),
+        **{name: value[mine].tolist() for name, value in regions.details.items()},
     }
-
-
-def _short(values: NDArray[np.float64]) -> list[float]:
-    return np.round(values, 4).tolist()  # type: ignore[no-any-return]
 
 
 def percent(share: float) -> str:

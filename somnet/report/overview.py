@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from somnet.files import csv_text
 from somnet.progress import duration
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
@@ -150,6 +151,6 @@ def read_duplicates(file: Path) -> list[Copies]:
 
 
 def _copies(rows: Sequence[dict[str, Any]]) -> Copies:
-    files = tuple((row["file_name"], row["split"], row["label"]) for row in rows)
+    files = tuple((csv_text(row["file_name"]), row["split"], csv_text(row["label"])) for row in rows)
     splits = {row["split"] for row in rows}
     return Copies(files, all(row["exact"].lower() == "true" for row in rows), "train" in splits and len(splits) > 1)

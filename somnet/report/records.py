@@ -66,7 +66,7 @@ class Records:
 
     @cached_property
     def doubted(self) -> NDArray[np.bool_]:
-        """(n,) images in which the model sees another class; below the threshold of label_score they go."""
+        """(n,) images in which the model sees another class."""
         differs: NDArray[np.bool_] = self.predicted != self.label
         return differs & ~self.unreadable
 
@@ -141,13 +141,18 @@ def _read_regions(run: Run) -> Regions:
     starts = np.flatnonzero(table["region"].to_numpy() == 0)
     boxes = table["box"].combine_chunks().flatten().to_numpy().reshape(-1, 4)
     details = {
-        name: np.nan_to_num(table[column].cast(pa.float64()).to_numpy())
+        name: _short(table[column].cast(pa.float64()).to_numpy())
         for name, column in (("slot", "winner_slot"), ("d", "d_score"), ("r", "r_score"), ("a", "a_score"))
         if table[column].null_count < table.num_rows
     }
     return Regions(
         np.append(starts, table.num_rows),
         np.rint(boxes).astype(np.int32),
-        np.nan_to_num(table["roi_weight"].to_numpy().astype(np.float64)),
+        _short(table["roi_weight"].to_numpy().astype(np.float64)),
         details,
     )
+
+
+def _short(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Four digits: enough to look at, and small as text."""
+    return np.nan_to_num(values).round(4)

@@ -27,24 +27,26 @@ _OURS = Path("data") / "run.js"  # only a report has it
 def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES) -> Path:
     """Write the report of a finished run to `out`, by default RUN/report, and return its index.html.
 
-    Of more images than `pictures`, every class shows its worst and best. An older report there is replaced at the end,
-    so that a kill leaves the old one or the new one.
+    Of more images than `pictures`, every class shows its worst and best. An older report there is replaced
+    once the new one is complete.
     """
     out = run.path / REPORT if out is None else out
     if out.exists() and not is_report(out):
         raise RunError(f"{out} exists and is no report: give another folder, or move it away")
-    building = out.with_name(f".{out.name}.part")
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
-    write_pages(run, building, pictures)
-    if out.exists():
-        old = out.with_name(f".{out.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(out, old)
+    building, old = (out.with_name(f".{out.name}.{what}") for what in ("part", "old"))
+    try:
+        for left in (building, old):
+            shutil.rmtree(left, ignore_errors=True)
+        building.mkdir(parents=True)
+        write_pages(run, building, pictures)
+        if out.exists():
+            os.replace(out, old)
         os.replace(building, out)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        os.replace(building, out)
+    except OSError as error:
+        raise RunError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
+    finally:
+        for left in (building, old):
+            shutil.rmtree(left, ignore_errors=True)
     return out / "index.html"
 
 
@@ -81,7 +83,7 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
         "order": [number for number in order.tolist() if counts[number]],  # the noisiest class first
         "images": int(readable.sum()),
         "rows": len(records),
-        "below": counts_below(records.label_score[readable & records.doubted]),
+        "below": counts_below(records.label_score[readable]),
         "imagesAFile": IMAGES_A_FILE,
         "namesAFile": NAMES_A_FILE,
     }

@@ -65,7 +65,7 @@ def visiting(chromium: Browser, folder: Path, *, width: int = 1280, dark: bool =
     inside = (folder.resolve().as_uri() + "/", "blob:", "about:blank")
     made.page.on("console", lambda m: made.complaints.append(m.text) if m.type in ("error", "warning") else None)
     made.page.on("pageerror", lambda error: made.complaints.append(str(error)))
-    made.page.on("dialog", lambda dialog: (made.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    made.page.on("dialog", lambda dialog: made.complaints.append(f"dialog {dialog.message}"))
     made.page.on(
         "request",
         lambda request: None if request.url.startswith(inside) else made.complaints.append(f"request {request.url}"),

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from somnet.errors import RunError
 from somnet.files import csv_cell
+from somnet.pipeline import train
 from somnet.report.site import is_report, write_report
 from somnet.run import Run
 from tests.report.conftest import HOSTILE, Visit, made_up_run, visiting
+
+if TYPE_CHECKING:
+    from tests.conftest import Tiny
 
 Visits = Callable[..., Visit]
 WIDTHS = (1280, 390)
@@ -27,6 +32,15 @@ WIDTHS = (1280, 390)
 
 def place_of(run: Run, label: str) -> int:
     return run.classes.index(label)
+
+
+def holds_its_layout(page: Page, part: str = "html") -> bool:
+    """Whether nothing sticks out sideways, on a laptop and on a phone."""
+    fits = []
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        fits.append(page.locator(part).evaluate("element => element.scrollWidth <= element.clientWidth"))
+    return all(fits)
 
 
 def decisions_of(page: Page) -> dict[str, str]:
@@ -90,7 +104,7 @@ def test_the_threshold_tells_which_images_go(run: Run, visit: Visits) -> None:
     table = run.scores().filter(pa.compute.invert(run.scores()["is_unreadable_issue"])).to_pylist()
     for step in (0, 37, 50, 100):
         page.locator("#threshold").fill(str(step))
-        go = [r for r in table if r["predicted_label"] != r["given_label"] and r["label_score"] < step / 100]
+        go = [r for r in table if r["label_score"] < step / 100]
         mine = [r for r in go if r["given_label"] == "oak, red"]
         expect(page.locator("#would-go")).to_have_text(
             f"Below {step / 100:.2f}: {len(mine)} of 8 images here would go, {len(go)} of {len(table)} in all classes."
@@ -172,7 +186,7 @@ def test_decisions_survive_download_and_reload(run: Run, visit: Visits, tmp_path
     every = page.evaluate("somnet.loaded('run').below[100]")
     made = decisions_of(page)
     assert set(made.values()) <= {"d", "r1"}
-    assert len(made) in (every, every + 1)  # the relabelled image is one of those or not
+    assert len(made) == every
     page = opened.go("decisions.html")
     assert decisions_of(page) == made
     expect(page.locator("#decisions li")).to_have_count(len(made))
@@ -214,7 +228,7 @@ NASTY = st.sampled_from(
 TEXTS = st.one_of(NASTY, ANY_TEXT)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     names=st.lists(TEXTS, min_size=3, max_size=6, unique=True),
     labels=st.lists(TEXTS, min_size=2, max_size=3, unique=True),
@@ -229,28 +243,27 @@ def test_no_name_runs_or_breaks_the_layout(
     files = [(name, labels[place % len(labels)]) for place, name in enumerate(names)]
     made = made_up_run(tmp_path_factory.mktemp("hostile") / "run", files, bad=[(names[0] + "!", labels[0])])
     folder = write_report(made).parent
-    for width in WIDTHS:
-        with visiting(chromium, folder, width=width) as opened:
-            page = opened.go("index.html")
-            assert not opened.overflows()
-            assert made.classes[0].strip() in (page.locator("main").text_content() or "")
-            page = opened.go("class.html")
-            assert not opened.overflows()
-            page.keyboard.press("ArrowRight")
-            page.keyboard.press("Enter")
-            expect(page.locator("#card")).to_be_visible()
-            assert page.evaluate("(card => card.scrollWidth <= card.clientWidth)(document.getElementById('card'))")
-            assert page.locator("#card-name").text_content() in names
-            page.evaluate(
-                f"somnet.decisions.set([...Array({len(names)}).keys()].map((row) => [row, row % 2 ? 'd' : 'r0']))"
-            )
-            page = opened.go("decisions.html")
-            expect(page.locator("#decisions li")).to_have_count(len(names))
-            assert not opened.overflows()
-            cells = list(csv.reader(io.StringIO(download(page).decode(), newline="")))
-            assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for line in cells for cell in line)
-            assert [line[0] for line in cells[1:]] == [csv_cell(name) for name in names]
-            assert page.locator("main img, main script").count() == 0
+    with visiting(chromium, folder) as opened:
+        page = opened.go("index.html")
+        assert made.classes[0].strip() in (page.locator("main").text_content() or "")
+        assert holds_its_layout(page)
+        page = opened.go("class.html")
+        assert holds_its_layout(page)
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        expect(page.locator("#card")).to_be_visible()
+        assert page.locator("#card-name").text_content() in names
+        assert holds_its_layout(page, "#card")
+        page.evaluate(
+            f"somnet.decisions.set([...Array({len(names)}).keys()].map((row) => [row, row % 2 ? 'd' : 'r0']))"
+        )
+        page = opened.go("decisions.html")
+        expect(page.locator("#decisions li")).to_have_count(len(names))
+        assert holds_its_layout(page)
+        cells = list(csv.reader(io.StringIO(download(page).decode(), newline="")))
+        assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for line in cells for cell in line)
+        assert [line[0] for line in cells[1:]] == [csv_cell(name) for name in names]
+        assert page.locator("main img, main script").count() == 0
 
 
 def test_a_run_whose_images_are_gone_still_has_a_report(tmp_path: Path, visit: Visits) -> None:
@@ -280,12 +293,14 @@ def test_a_class_of_many_images_comes_in_parts(tmp_path: Path, visit: Visits) ->
 def test_leaks_between_train_and_test_are_named(tmp_path: Path, visit: Visits) -> None:
     made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
     lines = ["group,file_name,split,label,exact", "0,a.jpg,train,x,true", "0,b.jpg,train,y,true"]
-    lines += ["1,b.jpg,train,y,false", f"1,{HOSTILE},test,y,false"]
+    lines += ["1,'=b.jpg,train,y,false", f"1,{HOSTILE},test,y,false"]
     (made.path / "duplicates.csv").write_text("\n".join(lines))
     text = visit(write_report(made).parent).go("index.html").locator("main").inner_text()
     assert "2 groups" in text
     assert "1 of them lie in train and held-out images at once" in text
-    assert text.index(HOSTILE) < text.index("same content")  # leaks come first
+    duplicates = text[text.index("2 groups") :]
+    assert "\n=b.jpg" in duplicates
+    assert duplicates.index(HOSTILE) < duplicates.index("same content")  # leaks come first
 
 
 def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
@@ -317,3 +332,30 @@ def test_data_files_are_scripts_that_only_hand_over_json(run: Run) -> None:
         name, value = re.fullmatch(r'somnet\.data\("([\w-]+)", (.*)\);\n', text, re.DOTALL).groups()  # type: ignore[union-attr]
         assert name == file.stem
         json.loads(value)
+
+
+def test_a_report_that_fails_does_not_lose_the_run(
+    data: Path, tiny: "Tiny", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "a run"
+    train(data, tiny.config("plain"), out=out, workers=0, report=False)
+    assert not (out / "report").exists()
+    (out / "report").mkdir()
+    (out / "report" / "mine.txt").write_text("mine")
+    finished = train(data, tiny.config("plain"), out=out, workers=0, resume=True)
+    assert finished.scores().num_rows == 18
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert errors[0].endswith(f"somnet report '{out}'")
+    shutil.rmtree(out / "report")
+    train(data, tiny.config("plain"), out=out, workers=0, resume=True)
+    assert is_report(out / "report")
+    text = (out / "report" / "index.html").read_text()
+    assert "the method plain tells nothing about regions" in text
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"cannot write .*: choose a writable place"):
+        write_report(made, tmp_path / "file" / "report")

@@ -7,19 +7,20 @@ const classPage = (() => {
   let run, current, shown = [], drawn = 0, active = 0;
 
   const threshold = () => Number(byId("threshold").value);
-  const going = () => current.doubted.slice(0, current.below[threshold()]);
+  const going = () => current.rows.slice(0, current.below[threshold()]); // the lowest scores come first
+  const goes = (place) => place < current.below[threshold()];
 
   async function open(label) {
     if (current?.label !== label) {
       const found = await somnet.load(`class-${label}`);
-      current = { label, name: run.classes[label], goes: new Set(), ...found };
+      current = { label, name: run.classes[label], ...found };
       byId("class-name").textContent = current.name;
       document.title = `${current.name} – ${document.title.split(" – ").at(-1)}`;
       byId("class-choice").value = String(label);
       drawExemplars();
       byId("filter").value = "all";
-      moveThreshold();
       drawSheet();
+      moveThreshold();
     }
   }
 
@@ -41,12 +42,12 @@ const classPage = (() => {
     agrees.forEach((count, bin) => {
       const x = left + bin * step;
       const [low, high] = [(differs[bin] / most) * height, (count / most) * height];
-      const goes = (bin + 1) / agrees.length <= threshold() / 100 + 1e-9;
+      const part = { class: (bin + 1) / agrees.length <= threshold() / 100 + 1e-9 ? "" : "spared" };
       const at = { x: x + 0.5, width: step - 1 };
       const tip = `label_score ${(bin / agrees.length).toFixed(2)} to ${((bin + 1) / agrees.length).toFixed(2)}: ` +
         `${differs[bin]} seen as another class, ${count} agreed`;
-      parts.push(make("g", {}, make("title", {}, tip),
-        make("rect", { ...at, y: height - low, height: low, class: goes ? "fill-label" : "fill-spared" }),
+      parts.push(make("g", part, make("title", {}, tip),
+        make("rect", { ...at, y: height - low, height: low, class: "fill-label" }),
         make("rect", { ...at, y: height - low - high, height: high, class: "fill-agrees" })));
     });
     parts.push(make("line", { class: "axis", x1: left, x2: width - left, y1: height + 0.5, y2: height + 0.5 }));
@@ -61,8 +62,6 @@ const classPage = (() => {
 
   function moveThreshold() {
     const at = threshold();
-    const before = current.goes;
-    current.goes = new Set(going());
     drawHistogram();
     byId("class-counts").textContent = `${number(current.rows.length)} images · ${counts()}`;
     const [mine, all] = [current.below[at], run.below[at]];
@@ -70,12 +69,13 @@ const classPage = (() => {
       "Below ", make("b", {}, (at / 100).toFixed(2)), ": ", make("b", {}, number(mine)),
       ` of ${number(current.rows.length)} images here would go, `, make("b", {}, number(all)),
       ` of ${number(run.images)} in all classes.`);
+    byId("clean-command").textContent = `somnet clean --threshold ${(at / 100).toFixed(2)}`;
     byId("drop-class").textContent = `Drop these ${number(mine)}`;
     byId("drop-all").textContent = `Drop ${number(all)} in all classes`;
     byId("drop-class").disabled = mine === 0;
     byId("drop-all").disabled = all === 0;
     if (byId("filter").value === "go") drawSheet();
-    else for (const place of new Set([...before, ...current.goes])) dress(place);
+    else dressAll();
   }
 
   function dropUndecided(rows, where) {
@@ -91,7 +91,7 @@ const classPage = (() => {
     const rows = [];
     for (let label = 0; label < run.classes.length; label++) {
       const other = await somnet.load(`class-${label}`);
-      rows.push(...other.doubted.slice(0, other.below[at]).map((place) => other.rows[place]));
+      rows.push(...other.rows.slice(0, other.below[at]));
     }
     dropUndecided(rows, "of all classes");
   }
@@ -128,12 +128,13 @@ const classPage = (() => {
     return made;
   }
 
-  // The marks of a tile: its state, whether it would go, and the decision.
-  function dress(place) {
-    for (const made of document.querySelectorAll(`[data-place="${place}"]`)) {
+  // The marks of the tiles: state, whether the image would go, and the decision.
+  function dressAll(tiles = document.querySelectorAll("[data-place]")) {
+    for (const made of tiles) {
+      const place = Number(made.dataset.place);
       const decision = decisions.get(current.rows[place]);
       made.dataset.state = current.states[place];
-      made.classList.toggle("goes", current.goes.has(place));
+      made.classList.toggle("goes", goes(place));
       made.dataset.decision = decision ? decision[0] : "";
       made.dataset.word = decision ? decisions.word(decision, run.classes) : "";
     }
@@ -142,7 +143,7 @@ const classPage = (() => {
   function wanted(place) {
     const choice = byId("filter").value;
     if (choice === "all") return true;
-    if (choice === "go") return current.goes.has(place);
+    if (choice === "go") return goes(place);
     if (choice === "open") return decisions.get(current.rows[place]) === null;
     return current.states[place] === choice;
   }
@@ -159,9 +160,10 @@ const classPage = (() => {
 
   function drawMore() {
     const next = shown.slice(drawn, drawn + CHUNK);
-    byId("sheet").append(...next.map(tile));
+    const tiles = next.map(tile);
+    dressAll(tiles);
+    byId("sheet").append(...tiles);
     drawn += next.length;
-    next.forEach(dress);
     byId("more").hidden = drawn >= shown.length;
     rove();
   }
@@ -169,7 +171,6 @@ const classPage = (() => {
   function drawExemplars() {
     byId("exemplars").replaceChildren(...current.exemplars.map(tile));
     byId("no-exemplars").hidden = current.exemplars.length > 0;
-    current.exemplars.forEach(dress);
   }
 
   // One tile of the sheet is in the tab order; the arrows move it.
@@ -255,7 +256,7 @@ const classPage = (() => {
     byId("threshold").addEventListener("input", moveThreshold);
     addEventListener("resize", drawHistogram);
     byId("filter").addEventListener("change", drawSheet);
-    byId("drop-class").addEventListener("click", () => dropUndecided(going().map((place) => current.rows[place]), "of this class"));
+    byId("drop-class").addEventListener("click", () => dropUndecided(going(), "of this class"));
     byId("drop-all").addEventListener("click", dropInAllClasses);
     byId("undo").addEventListener("click", () => decisions.undo());
     byId("more").addEventListener("click", drawMore);
@@ -267,7 +268,7 @@ const classPage = (() => {
     });
     document.addEventListener("keydown", onKey);
     document.addEventListener("decisions", () => {
-      document.querySelectorAll("[data-place]").forEach((made) => dress(Number(made.dataset.place)));
+      dressAll();
       byId("undo").disabled = !decisions.canUndo();
     });
     document.addEventListener("decisions-not-kept", () => {
