@@ -3,16 +3,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-long lint chromium clean
 
 demo: .venv/ready  ## set up, then train plain and somnet on the embedded toy web
 	$(BIN)/somnet demo --out demo
 
-test: .venv/ready lint  ## set up, then lint, types and all tests but the long ones
+test: .venv/ready lint chromium  ## set up, then lint, types and all tests but the long ones
 	$(BIN)/python -m pytest -m "not long"
 
 test-long: .venv/ready  ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
+
+chromium:  ## the browser that opens the report in the tests
+	@command -v chromium >/dev/null || \
+	if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq chromium; \
+	elif sudo -n true 2>/dev/null; then sudo apt-get update -qq && sudo apt-get install -y -qq chromium; \
+	else echo "the tests need a browser: sudo apt-get install -y chromium"; exit 1; fi
 
 lint: .venv/ready
 	$(BIN)/ruff check .

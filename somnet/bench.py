@@ -276,7 +276,7 @@ def _train(trial: Trial, data: Path, device: str, workers: int | None) -> None:
     known = _known(trial.folder / COSTS)
     measured = not (trial.folder / SUMMARY).is_file()  # else it was killed before its costs were written
     try:
-        run = train(data, trial.config, out=trial.folder, device=device, workers=workers, resume=True)
+        run = train(data, trial.config, out=trial.folder, device=device, workers=workers, resume=True, report=False)
     finally:
         peak = known.get("peak_memory_mb")
         if measured:

@@ -135,6 +135,24 @@ def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", wo
 
 
 @app.command()
+def report(
+    run: RunArgument,
+    pictures: Annotated[
+        int | None, typer.Option(min=0, help="Most images with a picture; of more, the worst and best of each class.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write the report of a RUN: a site to look at its images, scores and regions, and to decide. Train does it too."""
+    from somnet.report.site import PICTURES, write_report
+    from somnet.run import Run
+
+    index = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
+    console.print(f"{index}: open it in a browser, or send the folder {index.parent}", markup=False, soft_wrap=True)
+    if open_:
+        typer.launch(str(index.resolve()))
+
+
+@app.command()
 def predict(
     run: RunArgument,
     images: Annotated[list[Path], typer.Argument(help='Image files, folders, or quoted patterns: "new/**/*.jpg".')],

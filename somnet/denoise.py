@@ -80,6 +80,7 @@ def _describe(
             "file_name": names,
             "given_label": pa.array(classes[bag.label.cpu().numpy()], pa.string()),
             "predicted_label": pa.array(classes[predicted], pa.string()),
+            "predicted_score": seen.probabilities.amax(dim=1).cpu().numpy(),
             "is_label_issue": label_issue,
             "label_score": label_score,
             "is_background_issue": (background_score < BACKGROUND_ISSUE) & ~label_issue,
@@ -117,6 +118,7 @@ _REGION_COLUMNS = (
     ("d_score", "d", pa.float32()),
     ("r_score", "r", pa.float32()),
     ("a_score", "a", pa.float32()),
+    ("similarity", "similarity", pa.float32()),
 )
 
 

@@ -97,6 +97,11 @@ def display_name(name: bytes) -> str:
     return name.decode("utf-8", errors="backslashreplace")
 
 
+def csv_text(cell: str) -> str:
+    """The text of a cell that `csv_cell` wrote."""
+    return cell[1:] if cell.startswith("'") and csv_cell(cell[1:]) == cell else cell
+
+
 def csv_cell(text: str) -> str:
     """Text for a CSV cell that a spreadsheet will not take for a formula."""
     return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

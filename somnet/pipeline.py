@@ -5,8 +5,12 @@ import copy
 import json
 import logging
 import os
+import platform
+import shlex
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,12 @@ from somnet.data.bags import Boxes
 from somnet.data.maps import MapStore
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
-from somnet.errors import RunError
+from somnet.errors import RunError, TrainingStopped
 from somnet.files import display_name, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.progress import duration
+from somnet.report.site import REPORT, is_report, write_report
 from somnet.run import (
     CONFIG,
     DATA,
@@ -54,20 +59,36 @@ def train(
     workers: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    report: bool = True,
 ) -> Run:
-    """Train on a data set and leave a run folder: model, scores of every image, summary."""
+    """Train on a data set and leave a run folder: model, scores of every image, summary, and a report to look at."""
     keep_memory()
     config = config or Config()
     data, out = Path(data), next_run_folder() if out is None else Path(out)
     if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
         raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
     _check_free(out, config, resume=resume, overwrite=overwrite)
-    if resume and (out / SUMMARY).is_file():
-        log.info("%s is finished already", out)
-    else:
-        with stopping_signals():
+    with stopping_signals():
+        if resume and (out / SUMMARY).is_file():
+            log.info("%s is finished already", out)
+        else:
             _train(data, config, out, choose_device(device), workers, anew=overwrite)
+        if report and not is_report(out / REPORT):
+            _write_report(out)
     return Run(out)
+
+
+def _write_report(out: Path) -> None:
+    """The run is complete without its report, so nothing that goes wrong here may lose it."""
+    again = f"somnet report {shlex.quote(str(out))}"
+    try:
+        with _logging_to(out / "train.log"):
+            log.info("look at it: %s", write_report(Run(out)))
+    except TrainingStopped:
+        log.error("stopped before the report was written: %s", again)
+        raise
+    except Exception as error:
+        log.error("the report could not be written (%s): the run is complete; try again with: %s", error, again)
 
 
 def _train(path: Path, config: Config, out: Path, device: str, workers: int | None, *, anew: bool) -> None:
@@ -156,6 +177,12 @@ def _train_and_score(
             "train": round(earlier + trained - mapped, 2),
             "total": round(earlier + time.monotonic() - began, 2),
         },
+        "versions": {
+            "somnet": version("somnet"),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "timm": version("timm"),
+        },
     }
     write_json(out / SUMMARY, summary)
     _report(out, summary, images)
@@ -237,6 +264,8 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
     if anew:
         for name in (str(LAST), *OURS):
             (out / name).unlink(missing_ok=True)
+        if is_report(out / REPORT):
+            shutil.rmtree(out / REPORT)
     fingerprint = data.fingerprint()
     if (out / LAST).is_file() and (out / DATA).is_file():
         before = json.loads((out / DATA).read_text(encoding="utf-8"))

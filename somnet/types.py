@@ -41,6 +41,17 @@ class Bag:
 
 
 @dataclass(frozen=True)
+class Sighting:
+    """What a step saw beside its losses, for the log; it costs a step next to nothing."""
+
+    rows: Tensor | None = None  # (I,) training images, by number
+    scores: Tensor | None = None  # (I,) what the method thinks of them now, 0 or more
+    slots: Tensor | None = None  # (B, 2) the slots nearest to each bag feature, the winner first
+    cosines: Tensor | None = None  # (B, 2) of bag feature and key
+    memory_side: int = 0  # of the grid that the slots lie on
+
+
+@dataclass(frozen=True)
 class Phase:
     """One stretch of training, as data. Parameter groups that `lr` does not name stay as they are."""
 

@@ -19,8 +19,9 @@ FLOORS = (
     {"evaluate"},
     {"training", "dataset"},
     {"denoise"},
-    {"run", "pipeline", "predictions", "model_card", "exports"},
+    {"run", "predictions", "model_card", "exports"},
     {"report", "paper_tables"},
+    {"pipeline"},
     {"demo", "bench", "doctor", "cli", "__init__", "__main__"},
 )
 FILES = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in sorted(ROOT.rglob("*.py"))}

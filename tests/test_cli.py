@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ COLUMNS = [
     "file_name",
     "given_label",
     "predicted_label",
+    "predicted_score",
     "is_label_issue",
     "label_score",
     "is_background_issue",
@@ -100,6 +102,7 @@ def test_summary_has_the_documented_form(finished: Finished) -> None:
         "noise": {"auroc"},
         "regions": {"best_iou", "image_iou"},
         "seconds": {"propose", "features", "train", "total"},
+        "versions": {"somnet", "python", "torch", "timm"},
     }
     assert summary["data"] == {"classes": 3, "train": 18, "test": 6, "unreadable": 1}
     assert summary["test"]["n"] == 6
@@ -312,3 +315,28 @@ def test_what_is_no_run_cannot_be_used(tmp_path: Path, data: Path, cli: "Cli") -
 def test_the_users_data_is_unchanged(finished: Finished, photos: "Photos") -> None:
     """After all that the tests above did with it."""
     assert photos.fingerprint(finished.data) == finished.before
+
+
+def test_train_ends_with_a_report_and_the_verb_writes_it_again(
+    finished: Finished, cli: "Cli", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = finished.out / "report" / "index.html"
+    assert index.is_file()
+    assert f"look at it: {index}" in finished.process.stderr
+    opened = tmp_path / "opened"
+    opener = tmp_path / "bin" / "xdg-open"
+    opener.parent.mkdir()
+    opener.write_text(f'#!/bin/sh\necho "$1" > "{opened}"\n')
+    opener.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{opener.parent}{os.pathsep}{os.environ['PATH']}")
+    index.unlink()
+    done = cli("report", finished.out, "--pictures", 4, "--open")
+    assert done.code == 0, done.err
+    assert str(index) in done.out
+    assert len(list((finished.out / "report" / "pictures").rglob("*.jpg"))) == 4
+    for _ in range(100):  # the browser starts behind our back
+        if opened.is_file() and opened.read_text():
+            break
+        time.sleep(0.1)
+    assert opened.read_text().strip() == str(index.resolve())
+    assert one_line_error(cli("report", tmp_path)).endswith("give the --out folder of somnet train")

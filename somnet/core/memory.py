@@ -24,6 +24,12 @@ def winner(x: Tensor, keys: Tensor) -> Tensor:
     return similarity(x, keys).argmax(dim=-1)  # (B,)
 
 
+def two_nearest(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and slot of the winner of Eq. 2 and of the runner-up, (B, 2) each; a lone slot is both."""
+    found = similarity(x, keys).topk(min(2, len(keys)), dim=-1)
+    return found.values.expand(-1, 2), found.indices.expand(-1, 2)
+
+
 def key_loss(x: Tensor, winner_keys: Tensor) -> Tensor:
     """Eq. 3: pulls the winner's key towards the bag feature; Eq. 8 with radius 0."""
     return -F.cosine_similarity(x, winner_keys, dim=-1).sum()
@@ -106,6 +112,7 @@ class SelfOrganizingMemory(nn.Module):
         self.register_buffer("neighbours", index, persistent=False)  # (L, K)
         self.register_buffer("eta", eta, persistent=False)  # (L, K)
         self._touched: tuple[Tensor, Tensor] | None = None
+        self.nearest: tuple[Tensor, Tensor] | None = None  # of the last step: cosines and slots, (B, 2) each
 
     def start_from(self, features: Tensor, generator: torch.Generator) -> None:
         """Keys start as the features of random images; slots beyond their number as noisy copies."""
@@ -127,11 +134,17 @@ class SelfOrganizingMemory(nn.Module):
 
     def losses(self, x: Tensor, label: Tensor) -> dict[str, Tensor]:
         """The terms of Eq. 9 for bag features x (B, F) and their labels (B,)."""
-        slot = winner(x.detach(), self.keys)  # (B,)
+        slot = self.find(x)  # (B,)
         neighbours = self.neighbours[slot]  # (B, K)
         self._touched = (neighbours, label)
         keys, d_winner, r_label = _rows(self.keys, neighbours), _rows(self.d, slot), _rows(self.r, label)
         return memory_loss(x, label, slot, keys, self.eta[slot], d_winner, r_label)
+
+    @torch.no_grad()
+    def find(self, x: Tensor) -> Tensor:
+        """Winner slots (B,) of bag features; who came second is remembered, for the figures of core/quality.py."""
+        self.nearest = two_nearest(x, self.keys)
+        return self.nearest[1][:, 0]
 
     @torch.no_grad()
     def project(self) -> None:

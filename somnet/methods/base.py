@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from somnet.config import Config
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
+from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 
 BagPass = Callable[[int], Iterator[Bag]]
 """bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, an image a bag."""
@@ -26,6 +26,7 @@ class Method(nn.Module, ABC):
         self.network = network
         self.labels = labels  # (n,) given labels of the training images
         self.classes = classes
+        self.sighting: Sighting | None = None  # a step may leave here what it saw; the loop takes it
 
     @abstractmethod
     def plan(self) -> tuple[Phase, ...]:

@@ -2,7 +2,7 @@
 
 from somnet.core.losses import classification_loss
 from somnet.methods.base import Method
-from somnet.types import Bag, Losses, Phase
+from somnet.types import Bag, Losses, Phase, Sighting
 
 
 class Plain(Method):
@@ -16,7 +16,10 @@ class Plain(Method):
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """Cross entropy of whole images."""
         assert bag.images is not None
-        return {"cls": classification_loss(self.predict(bag.images), bag.label)}
+        logits = self.predict(bag.images)
+        of_label = logits.detach().softmax(dim=1).gather(1, bag.label[:, None])  # (I, 1)
+        self.sighting = Sighting(rows=bag.index[:, 0], scores=of_label[:, 0])
+        return {"cls": classification_loss(logits, bag.label)}
 
 
 class PlainRoi(Plain):

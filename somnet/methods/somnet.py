@@ -1,11 +1,12 @@
 """SOMNet, the paper's method: core/ put together. Every ablation of the paper is a field of its config."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import cosine_similarity, normalize
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
@@ -22,7 +23,7 @@ from somnet.core.weighting import (
 from somnet.errors import DataError
 from somnet.methods.base import BagPass, Method
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
+from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 
 
 class SomNet(Method):
@@ -72,14 +73,25 @@ class SomNet(Method):
         if phase.name == "init-memory":
             assert self.features is not None
             images = self.features[bag.index]  # (B, G, F)
-            return self.memory.losses(bag_feature(initial_weights(bag.mask)[..., 0], images), bag.label)
+            losses = self.memory.losses(bag_feature(initial_weights(bag.mask)[..., 0], images), bag.label)
+            self.sighting = self._with_memory(Sighting())
+            return losses
         if phase.name == "init-cnn":
             return {"cls": classification_loss(self.network.classifier(self._initial_features(bag)), bag.label)}
         x = self._bag_features(bag, phase)  # (B, F)
         losses = {"cls": classification_loss(self.network.classifier(x), bag.label)}
-        if not self.settings.memory.kmeans:
+        if self.settings.memory.kmeans:
+            self.memory.find(x)
+        else:
             losses |= self.memory.losses(x.detach() if self.settings.memory.detach else x, bag.label)
+        assert self.sighting is not None
+        self.sighting = self._with_memory(self.sighting)
         return losses
+
+    def _with_memory(self, sighting: Sighting) -> Sighting:
+        assert self.memory.nearest is not None
+        cosines, slots = self.memory.nearest
+        return replace(sighting, slots=slots, cosines=cosines, memory_side=self.memory.side)
 
     def after_step(self) -> None:
         """Eq. 5 and 7."""
@@ -105,7 +117,10 @@ class SomNet(Method):
 
     def kept_weights(self, rois: Tensor, bag: Bag, keep: float) -> Tensor:
         """The largest share `keep` of a bag's weights, normalised (B, N)."""
-        return normalise(keep_top(self.weigh(rois, bag)["weight"], self._usable(bag), keep))
+        return self._kept(self.weigh(rois, bag)["weight"], bag, keep)
+
+    def _kept(self, weight: Tensor, bag: Bag, keep: float) -> Tensor:
+        return normalise(keep_top(weight, self._usable(bag), keep))
 
     def _usable(self, bag: Bag) -> Tensor:
         """Mask (B, N) of the ROIs that may get weight."""
@@ -125,8 +140,11 @@ class SomNet(Method):
         rois = rois.reshape(len(bag.label), -1, rois.shape[-1])  # (B, N, F)
         with torch.no_grad():  # weights are constants of the step
             assert phase.keep is not None
-            weights = self.kept_weights(rois, bag, phase.keep)
-        return bag_feature(weights, rois)
+            weight = self.weigh(rois, bag)["weight"]  # (B, N)
+            present = bag.mask[..., 0]  # (B, G)
+            score = weight.view(bag.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
+            self.sighting = Sighting(rows=bag.index[present], scores=score[present])
+        return bag_feature(self._kept(weight, bag, phase.keep), rois)
 
     def _cluster(self, phase: Phase, bag_pass: BagPass) -> None:
         """SOMNet+K-means: centres of the current bag features, D and R as exact ratios."""
@@ -154,13 +172,20 @@ class SomNet(Method):
         believes the given label most, and label_score is that belief. background_score compares the weight of the
         whole image with the largest one.
         """
-        return self._inspect(self.network, bag)
+        return self._inspect(bag)
 
-    def _inspect(self, network: Network, bag: Bag) -> Inspection:
+    @property
+    def memory_network(self) -> Network:
+        """The network whose features the memory knows."""
+        return self.network
+
+    def _inspect(self, bag: Bag) -> Inspection:
+        network = self.memory_network
         rois = network.roi_features(_images(bag), bag.boxes[:, 0])  # (I, P, F)
         seen = self.weigh(rois, bag)
         weight = seen["weight"]  # (I, P)
-        kept = normalise(keep_top(weight, self._usable(bag), self.settings.weighting.keep_last))  # (I, P)
+        kept = self._kept(weight, bag, self.settings.weighting.keep_last)  # (I, P)
+        cosine = cosine_similarity(rois, self.memory.keys[seen["slot"]], dim=-1)  # (I, P)
         believed = network.classifier(rois).softmax(dim=-1)  # (I, P, C)
         label = bag.label[:, None, None].expand(*kept.shape, 1)  # (I, P, 1)
         of_label = believed.gather(2, label).squeeze(2) * self._usable(bag)  # (I, P)
@@ -171,7 +196,11 @@ class SomNet(Method):
             background_score=weight[:, 0] / weight.amax(dim=1),
             weights=kept,
             best=best,
-            details={name: seen[name] for name in ("slot", "d", "r", "a")} | {"believed": of_label},
+            details={
+                **{name: seen[name] for name in ("slot", "d", "r", "a")},
+                "similarity": cosine,
+                "believed": of_label,
+            },
         )
 
 

@@ -27,7 +27,7 @@ from somnet.methods.elr import early_learning_term, moving_target
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.somnet import SomNet
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
+from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 
 LOOK = "look-again"
 UNSEEN = 1e-6  # of belief in each class, for an image that was never looked at again
@@ -77,9 +77,14 @@ class SomNetPlus(SomNet):
             for bag in bag_pass(1):
                 self._choose_views(bag)
 
+    @property
+    def memory_network(self) -> Network:
+        """The scout: the second look goes on without the memory."""
+        return self.scout
+
     def _choose_views(self, bag: Bag) -> None:
         rows, boxes = bag.index[:, 0], bag.boxes[:, 0]  # (I,), (I, P, 4)
-        seen = self._inspect(self.scout, bag)
+        seen = self._inspect(bag)
         candidates = seen.weights > 0  # (I, P)
         candidates[:, 0] = True
         good = largest_good_region(boxes, seen.details["believed"], candidates, self.plus.near_best)
@@ -102,6 +107,7 @@ class SomNetPlus(SomNet):
         logits, rows = self.predict(bag.images), bag.index[:, 0]
         target = moving_target(self.targets.get(rows), logits, self.plus.beta)
         self.moved = rows, target
+        self.sighting = Sighting(rows=rows, scores=_of_label(_normalised(target.detach()), bag.label))
         losses = {"cls": classification_loss(logits, bag.label)}
         if self.plus.strength:
             losses["early"] = self.plus.strength * early_learning_term(logits, target)
@@ -117,9 +123,18 @@ class SomNetPlus(SomNet):
     @torch.no_grad()
     def inspect(self, bag: Bag) -> Inspection:
         """Regions as the search weighted them; label_score: the mean of what both looks believe of the label."""
-        seen, rows = self._inspect(self.scout, bag), bag.index[:, 0]
-        believed = self.targets.get(rows) + UNSEEN  # (I, C) sums to less than 1 after few epochs
-        believed = believed / believed.sum(dim=1, keepdim=True)
-        of_label = believed.gather(1, bag.label[:, None]).squeeze(1)
+        seen, rows = self._inspect(bag), bag.index[:, 0]
+        believed = _normalised(self.targets.get(rows))  # (I, C)
+        of_label = _of_label(believed, bag.label)
         best = self.best[rows].long()
         return replace(seen, probabilities=believed, label_score=(self.searched[rows] + of_label) / 2, best=best)
+
+
+def _normalised(target: Tensor) -> Tensor:
+    """Beliefs (I, C) that sum to 1: a target sums to less after few epochs."""
+    believed = target + UNSEEN
+    return believed / believed.sum(dim=1, keepdim=True)
+
+
+def _of_label(believed: Tensor, label: Tensor) -> Tensor:
+    return believed.gather(1, label[:, None]).squeeze(1)  # (I,)

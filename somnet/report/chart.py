@@ -99,9 +99,9 @@ def score_chart(title: str, subtitle: str, scores: Sequence[Score], *, baseline:
     return drawing.finish()
 
 
-def axis_ticks(low: float, high: float) -> list[float]:
-    """Round numbers at equal distances from at most `low` to at least `high`; at least two."""
-    rough = (high - low) / (MOST_TICKS - 1)
+def axis_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
+    """Round numbers at equal distances from at most `low` to at least `high`; at least two, about `most`."""
+    rough = (high - low) / (most - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

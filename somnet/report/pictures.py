@@ -7,15 +7,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
-from somnet.data.bags import BagBatches, BagList, draw_bags, each_image_once, load
+from somnet.data.bags import BagBatches, BagList, draw_bags, load
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.sources import open_source
 from somnet.dataset import FORWARD_IMAGES, DataSet, Part, make_inputs, open_dataset
 from somnet.methods.somnet import SomNet
 from somnet.report.figures import BagView, Prototype, Tile, bag_figure, contact_sheet, memory_grid, prototypes
+from somnet.report.records import Regions, read_records
+from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.run import Run
 from somnet.types import Bag
 
@@ -45,43 +46,14 @@ def draw_run(run: Run, out: Path) -> list[Path]:
     if not isinstance(method, SomNet):
         return []
     data = open_dataset(Path(run.data["path"]), run.config)
-    rois = _all_rois(method, data.train, run)
+    regions = read_records(run).regions
+    rois = rois_by_slot(run, regions, len(method.memory.keys))
     pictures = {
-        "memory.png": _draw_memory(method, data, rois),
-        "prototypes.png": _draw_prototypes(method, data, rois),
+        "memory.png": _draw_memory(method, data, regions, rois),
+        "prototypes.png": _draw_prototypes(method, data, regions, rois),
         "bags.png": _draw_bags(method, data, run),
     }
     return [_save(picture, out / name) for name, picture in pictures.items()]
-
-
-class _Rois:
-    """Every ROI of the training images: image, box, winner slot and similarity to it, each (R,)."""
-
-    def __init__(self, image: Tensor, box: Tensor, slot: Tensor, similarity: Tensor) -> None:
-        self.image, self.box, self.slot, self.similarity = image, box, slot, similarity
-
-    def nearest(self, slot: int, count: int) -> list[tuple[int, int]]:
-        """Image and box of the ROIs nearest to a slot, of different images."""
-        mine = torch.nonzero(self.slot == slot).squeeze(1)
-        found: dict[int, int] = {}
-        for place in mine[self.similarity[mine].argsort(descending=True)].tolist():
-            found.setdefault(int(self.image[place]), int(self.box[place]))
-            if len(found) == count:
-                break
-        return list(found.items())
-
-
-@torch.no_grad()
-def _all_rois(method: SomNet, part: Part, run: Run) -> _Rois:
-    parts = []
-    for bag in _bags(part, run, each_image_once(part.labels)):
-        assert bag.images is not None
-        rois = method.network.roi_features(bag.images, bag.boxes[:, 0])  # (I, P, F)
-        best = (torch.nn.functional.normalize(rois, dim=-1) @ method.memory.keys.T).max(dim=-1)  # (I, P)
-        image, box = torch.nonzero(bag.mask[:, 0], as_tuple=True)
-        parts.append((bag.index[image, 0], box, best.indices[image, box], best.values[image, box]))
-    image, box, slot, similarity = (torch.cat(column) for column in zip(*parts, strict=True))
-    return _Rois(image, box, slot, similarity)
 
 
 def _bags(part: Part, run: Run, bags: BagList) -> Iterator[Bag]:
@@ -89,13 +61,12 @@ def _bags(part: Part, run: Run, bags: BagList) -> Iterator[Bag]:
     return load(BagBatches(bags, FORWARD_IMAGES, inputs, None, seed=None), 0)
 
 
-def _draw_memory(method: SomNet, data: DataSet, rois: _Rois) -> Image.Image:
-    memory, labels = method.memory, torch.from_numpy(data.train.labels)
+def _draw_memory(method: SomNet, data: DataSet, regions: Regions, rois: SlotRois) -> Image.Image:
+    memory = method.memory
     slots, classes = memory.d.shape
-    pair = rois.slot * classes + labels[rois.image]
-    counts = torch.bincount(pair, minlength=slots * classes).view(slots, classes).numpy()
+    counts = rois.class_hits(data.train.labels, classes)
     exemplars = {
-        slot: [_crop(data.train, image, box) for image, box in rois.nearest(slot, 1)]
+        slot: _crops(data.train, regions, rois, slot, 1)
         for slot in range(slots)
         if counts[slot].any() and memory.side <= 12
     }
@@ -103,14 +74,14 @@ def _draw_memory(method: SomNet, data: DataSet, rois: _Rois) -> Image.Image:
     return memory_grid(memory.side, counts, d, r, exemplars, data.classes)
 
 
-def _draw_prototypes(method: SomNet, data: DataSet, rois: _Rois) -> Image.Image:
+def _draw_prototypes(method: SomNet, data: DataSet, regions: Regions, rois: SlotRois) -> Image.Image:
     """The most prototypical slots of the class that has the clearest ones."""
     d, r = method.memory.d.detach(), method.memory.r.detach().T  # (L, C)
     score = d * r
     label = int(score.amax(dim=0).argmax())
     rows = []
     for slot in score[:, label].argsort(descending=True)[:SLOTS_SHOWN].tolist():
-        crops = [_crop(data.train, image, box) for image, box in rois.nearest(slot, NEAREST)]
+        crops = _crops(data.train, regions, rois, slot, NEAREST)
         rows.append(Prototype(slot, float(d[slot, label]), float(r[slot, label]), d[slot].numpy(), crops))
     return prototypes(data.classes[label], rows, data.classes)
 
@@ -131,7 +102,7 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
     views = []
     for bag in _bags(data.train, run, chosen):
         assert bag.images is not None
-        features = method.network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
+        features = method.memory_network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
         rois = features.reshape(len(bag.label), -1, features.shape[-1])  # (B, N, F)
         weights = method.kept_weights(rois, bag, keep).view(bag.mask.shape)  # (B, G, P)
         for number, rows in enumerate(bag.index.tolist()):
@@ -157,12 +128,10 @@ def _tile(index: Index, row: int) -> Tile:
     return Tile(read_picture(index.path(row)).image, caption, None if box is None or wrong else tuple(box), wrong)
 
 
-def _crop(part: Part, image: int, box: int) -> Image.Image:
-    picture = read_picture(part.index.path(image)).image
-    if box == 0:
-        return picture
-    left, top, right, bottom = _pixels(part.scan.boxes[image, box - 1][None], picture)[0]
-    return picture.crop((int(left), int(top), max(int(left) + 1, int(right)), max(int(top) + 1, int(bottom))))
+def _crops(part: Part, regions: Regions, rois: SlotRois, slot: int, count: int) -> list[Image.Image]:
+    """The ROIs nearest to a slot."""
+    nearest = rois.nearest(slot, count)
+    return [read_crops(part.index.path(int(rois.image[roi])), regions.box[[roi]])[0] for roi in nearest]
 
 
 def _pixels(shares: NDArray[np.floating], picture: Image.Image) -> NDArray[np.floating]:

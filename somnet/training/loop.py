@@ -32,6 +32,7 @@ from somnet.training.optim import (
     set_rates,
 )
 from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
+from somnet.training.watch import Watch
 from somnet.types import Bag, Losses, Phase
 
 log = logging.getLogger("somnet")
@@ -77,6 +78,7 @@ class Trainer:
         self.plan = method.plan()
         self.optimizer = make_optimizer(method, config.train)
         self.at = Position()
+        self.watch = Watch(len(labels))
         self.saved_at = time.monotonic()
         self.earlier_seconds = 0.0  # of training before this session
 
@@ -109,6 +111,8 @@ class Trainer:
             return
         if phase.fresh and not self._inside():
             self.optimizer.state.clear()
+        if self.at.phase and self.plan[self.at.phase - 1].name != phase.name and not self._inside():
+            self.watch.forget_scores()
         generator = torch.Generator().manual_seed(self._seed())
         self.method.eval()
         with torch.no_grad():
@@ -158,6 +162,7 @@ class Trainer:
     def _step(self, bag: Bag, phase: Phase, progress: float) -> dict[str, float]:
         set_rates(self.optimizer, learning_rates(phase, progress))
         torch.manual_seed(self._seed(self.at.step))
+        self.method.sighting = None
         losses: Losses = self.method.step(bag, phase)
         total = total_loss(losses)
         values = {name: float(loss.detach()) for name, loss in losses.items()}
@@ -167,6 +172,8 @@ class Trainer:
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.method.after_step()
+        if self.method.sighting is not None:
+            self.watch.add(self.method.sighting)
         self.at.bad_steps = 0
         return values
 
@@ -198,7 +205,7 @@ class Trainer:
         if phase.keep is not None:
             row["keep"] = phase.keep
         self.method.eval()
-        row |= self.method.metrics()
+        row |= self.watch.close_epoch() | self.method.metrics()
         if accuracy is not None:
             row["test/top1"] = accuracy
         row["seconds"] = round(self.at.seconds, 3)
@@ -209,6 +216,7 @@ class Trainer:
     def _save(self) -> None:
         tensors = {f"method.{name}": tensor for name, tensor in self.method.state_dict().items()}
         tensors |= {f"momentum.{name}": tensor for name, tensor in momentum_tensors(self.optimizer).items()}
+        tensors |= {f"watch.{name}": tensor for name, tensor in self.watch.state().items()}
         state = {"position": asdict(self.at), "config": self.config.hash()}
         save_checkpoint(self.out / LAST, tensors, state)
         write_text(self.out / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.at.history))
@@ -227,6 +235,7 @@ class Trainer:
             parts[part][rest] = tensor
         self.method.load_state_dict(parts["method"])
         restore_momentum(self.optimizer, parts["momentum"])
+        self.watch.restore(parts["watch"])
 
     def _bag_pass(self, images_per_bag: int) -> Iterator[Bag]:
         if images_per_bag == 1:

@@ -111,6 +111,7 @@ def test_the_scout_keeps_what_the_search_had_learnt(toy: "MakeToy", tmp_path: Pa
     alone = twin.trainer(tmp_path / "alone")
     alone.plan = alone.plan[:-1]
     alone.run()
+    assert method.memory_network is method.scout
     for name, tensor in method.scout.classifier.state_dict().items():
         assert torch.equal(tensor, twin.method.network.classifier.state_dict()[name])
         assert not torch.equal(tensor, method.network.classifier.state_dict()[name])

@@ -1,0 +1,112 @@
+"""The class pages with their image cards: worst images first, beside clean ones, and a live threshold."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from somnet.report.frame import Frame, write_data
+from somnet.report.records import STATES, Records
+from somnet.report.thumbnails import exemplars
+
+THRESHOLDS = 100  # the threshold moves in steps of 1 / THRESHOLDS
+BINS = 50  # bars of the histogram
+IMAGES_A_FILE = 100
+
+
+def write_class_pages(frame: Frame, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
+    """class.html, data/class-C.js for every class, and data/class-C-K.js with what the cards show of its images."""
+    frame.write_page(folder, "class.html", "class.html", page="Classes")
+    for number, rows in records.by_class():
+        write_data(folder, f"class-{number}", describe_class(records, rows, pictures))
+        for part in range(0, len(rows), IMAGES_A_FILE):
+            cards = describe_images(records, rows[part : part + IMAGES_A_FILE])
+            write_data(folder, f"class-{number}-{part // IMAGES_A_FILE}", cards)
+
+
+def describe_class(records: Records, rows: NDArray[np.int64], pictures: NDArray[np.bool_]) -> dict[str, Any]:
+    """What the sheet and the threshold of a class need: little for every image of it."""
+    doubted = records.doubted[rows]
+    score = records.label_score[rows]
+    return {
+        "rows": rows.tolist(),
+        "states": "".join(STATES[state][0] for state in records.state[rows]),
+        "pictures": "".join("01"[have] for have in pictures[rows].astype(int)),
+        "exemplars": exemplars(records, rows).tolist(),
+        "below": counts_below(score),
+        "histogram": {"agrees": _bars(score[~doubted]), "differs": _bars(score[doubted])},
+    }
+
+
+def counts_below(score: NDArray[np.float64]) -> list[int]:
+    """How many scores lie below each step of the threshold, from 0 to 1."""
+    steps = np.arange(THRESHOLDS + 1) / THRESHOLDS
+    return np.searchsorted(np.sort(score), steps, side="left").tolist()  # type: ignore[no-any-return]
+
+
+def _bars(score: NDArray[np.float64]) -> list[int]:
+    return np.histogram(score, bins=BINS, range=(0, 1))[0].tolist()  # type: ignore[no-any-return]
+
+
+def describe_images(records: Records, rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """What the cards of some images show, as columns."""
+    names = records.names(rows)
+    clean_boxes = np.array(records.table["clean_box"].take(pa.array(rows)).to_pylist(), np.float64).reshape(-1, 4)
+    regions = [describe_regions(records, int(row), box) for row, box in zip(rows, clean_boxes, strict=True)]
+    return {
+        "name": names,
+        "predicted": records.predicted[rows].tolist(),
+        "sure": records.sure[rows].astype(int).tolist(),
+        "score": records.label_score[rows].round(4).tolist(),
+        "background": records.background_score[rows].round(4).tolist(),
+        "why": [why(records, int(row)) for row in rows],
+        "regions": regions,
+    }
+
+
+def describe_regions(records: Records, row: int, clean_box: NDArray[np.float64]) -> dict[str, Any]:
+    """The boxes of an image, their weights, slots and scores, and which of them is the best."""
+    regions, number = records.regions, records.readable_number[row]
+    mine = slice(regions.first[number], regions.first[number + 1])
+    box = regions.box[mine]
+    return {
+        "size": box[0, 2:].tolist(),
+        "box": box.ravel().tolist(),
+        "weight": regions.weight[mine].tolist(),
+        "best": int(np.abs(box - clean_box).sum(axis=1).argmin()),
+        **{name: value[mine].tolist() for name, value in regions.details.items()},
+    }
+
+
+def percent(share: float) -> str:
+    """A share for people: 4 %."""
+    return f"{100 * share:.0f} %"
+
+
+def why(records: Records, row: int) -> str:
+    """One plain sentence: why an image is suspicious, or clean."""
+    given, seen = (records.classes[number] for number in (records.label[row], records.predicted[row]))
+    score, background = records.label_score[row], records.background_score[row]
+    state = STATES[records.state[row]]
+    if state == "label":
+        sure = "is sure to see" if records.sure[row] else "rather sees"
+        return (
+            f"Probably not “{given}”: the model {sure} “{seen}” and believes the given label only to {percent(score)}."
+        )
+    if state == "background":
+        doubt = "" if given == seen else f", or maybe “{seen}”"
+        return (
+            f"“{given}” seems to be there{doubt}, but clutter outweighs it: the whole image has only "
+            f"{percent(background)} of the weight of its best region."
+        )
+    if state == "duplicate":
+        return "Its content is in the training images once more; one copy is enough."
+    if given != seen:
+        return f"Not clear: the model would say “{seen}”, but believes the given label “{given}” to {percent(score)}."
+    if score < 0.5:
+        return (
+            f"Probably right, but not certain: the model sees “{given}” too, and believes it only to {percent(score)}."
+        )
+    return f"Clean: the model sees “{given}” too and believes it to {percent(score)}."

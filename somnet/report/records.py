@@ -1,0 +1,158 @@
+"""The tables of a run as columns in little memory: what the pages of a report are written from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from somnet.errors import RunError
+from somnet.run import Run
+
+STATES = ("clean", "duplicate", "background", "label", "unreadable")  # the gravest last
+SURE = 0.7  # predicted_score from which on another label is suggested
+_REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The boxes of all readable images, one after the other; box 0 of each is the image itself."""
+
+    first: NDArray[np.int64]  # (n + 1,) the boxes of readable image i are first[i] to first[i + 1]
+    box: NDArray[np.int32]  # (R, 4) pixels, xyxy, upright
+    weight: NDArray[np.float64]  # (R,)
+    details: dict[str, NDArray[np.float64]]  # (R,) slot, d, r, a, where the method has them
+
+
+@dataclass(frozen=True)
+class Records:
+    """Every image of a run, in the order of issues.parquet."""
+
+    classes: tuple[str, ...]
+    table: pa.Table
+    regions: Regions
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def label(self) -> NDArray[np.int64]:
+        """Number of the given class (n,), -1 where there is none."""
+        return self._class_number("given_label")
+
+    @cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        """Number of the predicted class (n,), -1 for unreadable files."""
+        return self._class_number("predicted_label")
+
+    @cached_property
+    def label_score(self) -> NDArray[np.float64]:
+        """(n,), 1 for unreadable files."""
+        return self._number("label_score")
+
+    @cached_property
+    def background_score(self) -> NDArray[np.float64]:
+        """(n,), 1 for unreadable files."""
+        return self._number("background_score")
+
+    @cached_property
+    def unreadable(self) -> NDArray[np.bool_]:
+        """(n,) files that are no pictures."""
+        return self._flag("is_unreadable_issue")
+
+    @cached_property
+    def doubted(self) -> NDArray[np.bool_]:
+        """(n,) images in which the model sees another class."""
+        differs: NDArray[np.bool_] = self.predicted != self.label
+        return differs & ~self.unreadable
+
+    @cached_property
+    def sure(self) -> NDArray[np.bool_]:
+        """(n,) images with a label issue whose predicted label the model is sure of."""
+        if "predicted_score" not in self.table.column_names:  # a run of an older version
+            return np.zeros(len(self), bool)
+        sure: NDArray[np.bool_] = self._number("predicted_score") >= SURE
+        return sure & self.flags["label"]
+
+    @cached_property
+    def flags(self) -> dict[str, NDArray[np.bool_]]:
+        """The states of every image, each (n,); a faulty image can have several, a clean one has no other."""
+        faults = {
+            "duplicate": self._flag("is_near_duplicate_issue"),
+            "background": self._flag("is_background_issue"),
+            "label": self._flag("is_label_issue"),
+            "unreadable": self.unreadable,
+        }
+        return {"clean": ~np.any(list(faults.values()), axis=0), **faults}
+
+    @cached_property
+    def state(self) -> NDArray[np.int64]:
+        """The gravest state of every image (n,), as a place in STATES."""
+        state = np.zeros(len(self), np.int64)
+        for number, name in enumerate(STATES):
+            state[self.flags[name]] = number
+        return state
+
+    @cached_property
+    def readable_number(self) -> NDArray[np.int64]:
+        """(n,) which readable image a row is, to find its regions."""
+        return np.cumsum(~self.unreadable) - 1
+
+    def names(self, rows: NDArray[np.int64]) -> list[str]:
+        """File names of some rows."""
+        return list(self.table["file_name"].take(pa.array(rows)).to_pylist())
+
+    def by_class(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Number and rows of each class, its readable images with the lowest label_score first."""
+        rows = np.flatnonzero(~self.unreadable & (self.label >= 0))
+        rows = rows[np.lexsort((rows, self.label_score[rows], self.label[rows]))]
+        bounds = np.searchsorted(self.label[rows], np.arange(len(self.classes) + 1))
+        for number in range(len(self.classes)):
+            yield number, rows[bounds[number] : bounds[number + 1]]
+
+    def _class_number(self, column: str) -> NDArray[np.int64]:
+        found = pc.index_in(self.table[column], value_set=pa.array(self.classes, pa.string()))
+        return np.asarray(found.fill_null(-1).to_numpy(), np.int64)
+
+    def _number(self, column: str) -> NDArray[np.float64]:
+        return np.asarray(np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy()))
+
+    def _flag(self, column: str) -> NDArray[np.bool_]:
+        return np.asarray(self.table[column].fill_null(False).to_numpy(), bool)
+
+
+def read_records(run: Run) -> Records:
+    """The tables of a finished run."""
+    records = Records(run.classes, run.scores().combine_chunks(), _read_regions(run))
+    if len(records.regions.first) - 1 != int((~records.unreadable).sum()):
+        raise RunError(f"regions.parquet and issues.parquet of {run.path} do not fit: train again with --overwrite")
+    return records
+
+
+def _read_regions(run: Run) -> Regions:
+    try:
+        table = pq.read_table(run.path / "regions.parquet", columns=_REGION_COLUMNS)
+    except (OSError, pa.ArrowException):
+        raise RunError(f"{run.path} has no regions yet: go on with somnet train --resume") from None
+    starts = np.flatnonzero(table["region"].to_numpy() == 0)
+    boxes = table["box"].combine_chunks().flatten().to_numpy().reshape(-1, 4)
+    details = {
+        name: _short(table[column].cast(pa.float64()).to_numpy())
+        for name, column in (("slot", "winner_slot"), ("d", "d_score"), ("r", "r_score"), ("a", "a_score"))
+        if table[column].null_count < table.num_rows
+    }
+    return Regions(
+        np.append(starts, table.num_rows),
+        np.rint(boxes).astype(np.int32),
+        _short(table["roi_weight"].to_numpy().astype(np.float64)),
+        details,
+    )
+
+
+def _short(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Four digits: enough to look at, and small as text."""
+    return np.nan_to_num(values).round(4)

@@ -1,0 +1,103 @@
+"""The report of a run: a static site that opens from disk, with no server and no network."""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somnet.errors import RunError
+from somnet.files import display_name
+from somnet.report.class_pages import IMAGES_A_FILE, counts_below, write_class_pages
+from somnet.report.frame import Frame, write_data
+from somnet.report.memory_map import write_memory_pages
+from somnet.report.overview import write_overview
+from somnet.report.records import Records, read_records
+from somnet.report.thumbnails import write_pictures
+from somnet.report.training_curves import write_training_page
+from somnet.run import Run
+
+REPORT = "report"
+PICTURES = 20_000  # at most, of all classes together
+NAMES_A_FILE = 5000
+_OURS = Path("data") / "run.js"  # only a report has it
+
+
+def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES) -> Path:
+    """Write the report of a finished run to `out`, by default RUN/report, and return its index.html.
+
+    Of more images than `pictures`, every class shows its worst and best. An older report there is replaced
+    once the new one is complete.
+    """
+    out = run.path / REPORT if out is None else out
+    if out.exists() and not is_report(out):
+        raise RunError(f"{out} exists and is no report: give another folder, or move it away")
+    building, old = (out.with_name(f".{out.name}.{what}") for what in ("part", "old"))
+    try:
+        for left in (building, old):
+            shutil.rmtree(left, ignore_errors=True)
+        building.mkdir(parents=True)
+        write_pages(run, building, pictures)
+        if out.exists():
+            os.replace(out, old)
+        os.replace(building, out)
+    except OSError as error:
+        raise RunError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
+    finally:
+        for left in (building, old):
+            shutil.rmtree(left, ignore_errors=True)
+    return out / "index.html"
+
+
+def is_report(folder: Path) -> bool:
+    """Whether a folder is a report, which may be replaced."""
+    return (folder / _OURS).is_file()
+
+
+def write_pages(run: Run, folder: Path, pictures: int) -> None:
+    """All pages of a report into an empty folder."""
+    frame = Frame(display_name(os.fsencode(run.path.resolve().name)))
+    records = read_records(run)
+    frame.write_static(folder)
+    have = write_pictures(records, Path(run.data["path"]), folder, pictures)
+    write_data(folder, "run", describe_run(run, records))
+    write_names(records, have, folder)
+    write_class_pages(frame, records, have, folder)
+    write_memory_pages(frame, run, records, folder)
+    write_training_page(frame, run, folder)
+    frame.write_page(folder, "decisions.html", "decisions.html", page="Decisions", run_path=shlex.quote(str(run.path)))
+    write_overview(frame, run, records, have, folder)
+
+
+def describe_run(run: Run, records: Records) -> dict[str, Any]:
+    """What every page may need of the run, for the scripts."""
+    readable = ~records.unreadable & (records.label >= 0)
+    counts = np.bincount(records.label[readable], minlength=len(records.classes))
+    issues = np.bincount(records.label[readable & records.flags["label"]], minlength=len(records.classes))
+    order = np.argsort(-issues / np.maximum(counts, 1), kind="stable")
+    return {
+        "fingerprint": run.data["fingerprint"],
+        "classes": list(records.classes),
+        "counts": counts.tolist(),
+        "order": [number for number in order.tolist() if counts[number]],  # the noisiest class first
+        "images": int(readable.sum()),
+        "rows": len(records),
+        "below": counts_below(records.label_score[readable]),
+        "imagesAFile": IMAGES_A_FILE,
+        "namesAFile": NAMES_A_FILE,
+    }
+
+
+def write_names(records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
+    """data/names-K.js: which image a row is, for the list of decisions."""
+    for part, first in enumerate(range(0, len(records), NAMES_A_FILE)):
+        rows = np.arange(first, min(first + NAMES_A_FILE, len(records)))
+        have = "".join("01"[one] for one in pictures[rows].astype(int))
+        write_data(
+            folder,
+            f"names-{part}",
+            {"name": records.names(rows), "label": records.label[rows].tolist(), "pictures": have},
+        )

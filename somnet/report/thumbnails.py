@@ -1,0 +1,109 @@
+"""Small pictures of the images a person will look at, as files of the report."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somnet.data.decode import read_picture
+from somnet.data.sources import open_source
+from somnet.errors import DataError, UnreadableImage
+from somnet.files import display_name
+from somnet.parallel import on_all_cores
+from somnet.progress import track
+from somnet.report.records import Records
+
+log = logging.getLogger("somnet")
+
+SIDE = 320  # of a picture, its longer one: enough for the image card
+QUALITY = 72
+EXEMPLARS = 12  # clean images that a class page shows beside the worst
+ROWS_A_FOLDER = 1000
+
+
+def picture_name(row: int) -> str:
+    """Where the picture of an image lies in a report; somnet.js knows the same rule."""
+    return f"pictures/{row // ROWS_A_FOLDER}/{row}.jpg"
+
+
+def exemplars(records: Records, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of the best clean images in the worst-first rows of a class, the best first."""
+    clean = np.flatnonzero(records.flags["clean"][rows] & ~records.doubted[rows])
+    return clean[::-1][:EXEMPLARS]
+
+
+def chosen_rows(records: Records, most: int) -> NDArray[np.int64]:
+    """The images that get a picture: of every class the exemplars and the worst, at most `most` in all.
+
+    Small classes are shown whole, and what they leave goes to the large ones.
+    """
+    classes = [rows for _, rows in records.by_class()]
+    budget = fair_shares(np.array([len(rows) for rows in classes], np.int64), most)
+    chosen: list[int] = []
+    for rows, share in zip(classes, budget.tolist(), strict=True):
+        best = rows[exemplars(records, rows)[: share // 2]]
+        worst = rows[~np.isin(rows, best)][: share - len(best)]
+        chosen += [*best.tolist(), *worst.tolist()]
+    return np.array(sorted(chosen), np.int64)
+
+
+def fair_shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """How many of each group to take, `most` in all: small groups whole, large ones equally much."""
+    shares = np.zeros_like(sizes)
+    left = most
+    order = np.argsort(sizes, kind="stable")
+    for place, group in enumerate(order):
+        shares[group] = min(int(sizes[group]), left // (len(order) - place))
+        left -= int(shares[group])
+    return shares
+
+
+@dataclass(frozen=True)
+class _Task:
+    source: str
+    target: str
+
+
+def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDArray[np.bool_]:
+    """Write the pictures of the chosen images, and tell (n,) which images have one now."""
+    have = np.zeros(len(records), bool)
+    rows = chosen_rows(records, most)
+    paths = image_paths(data, records.names(rows))
+    found = [(row, path) for row, path in zip(rows.tolist(), paths, strict=True) if path is not None]
+    for part in sorted({row // ROWS_A_FOLDER for row, _ in found}):
+        (folder / "pictures" / str(part)).mkdir(parents=True)
+    tasks = [_Task(path, str(folder / picture_name(row))) for row, path in found]
+    done = 0
+    with track("pictures", len(tasks)) as advance:
+        for chunk in on_all_cores(_write_picture, tasks):
+            have[[row for row, _ in found[done : done + len(chunk)]]] = chunk
+            done += len(chunk)
+            advance(len(chunk))
+    if missing := len(rows) - int(have.sum()):
+        log.warning("the report has no picture of %d images: they could not be read at %s", missing, data)
+    return have
+
+
+def image_paths(data: Path, names: Sequence[str]) -> list[str | None]:
+    """Where the files of these names lie, or None; a name in a table need not be how the file system spells it."""
+    try:
+        index = open_source(data)
+    except (DataError, OSError):
+        return [None] * len(names)
+    wanted = set(names)
+    spelled = {shown: name for name in index.column("file_name") if (shown := display_name(name)) in wanted}
+    return [os.path.join(index.root, os.fsdecode(spelled[name])) if name in spelled else None for name in names]
+
+
+def _write_picture(task: _Task) -> bool:
+    try:
+        image = read_picture(task.source, at_least=SIDE * 3 // 4).image
+    except UnreadableImage:
+        return False
+    image.thumbnail((SIDE, SIDE))
+    image.save(task.target, "JPEG", quality=QUALITY)
+    return True

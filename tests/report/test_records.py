@@ -1,0 +1,113 @@
+"""What the pages of a report are written from."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from somnet.report.class_pages import counts_below, describe_class, why
+from somnet.report.frame import script_json
+from somnet.report.records import STATES, Records, read_records
+from somnet.report.thumbnails import EXEMPLARS, chosen_rows, exemplars, fair_shares
+from somnet.run import Run
+from tests.report.conftest import made_up_run
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    files = [(f"{number}.jpg", "abc"[number % 3]) for number in range(90)]
+    return read_records(made_up_run(tmp_path / "run", files, bad=[("broken.jpg", "empty")]))
+
+
+def test_a_class_is_listed_worst_first(records: Records) -> None:
+    seen: list[int] = []
+    for number, rows in records.by_class():
+        assert set(records.label[rows]) == {number}
+        assert (np.diff(records.label_score[rows]) >= 0).all()
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(90))  # the unreadable file is in no class page
+
+
+def test_the_gravest_fault_is_the_state(records: Records) -> None:
+    for row in range(len(records)):
+        faults = [name for name in STATES if records.flags[name][row]]
+        assert STATES[records.state[row]] == faults[-1]
+        assert ("clean" in faults) == (len(faults) == 1 and faults[0] == "clean")
+    assert STATES[records.state[90]] == "unreadable"
+
+
+def test_counts_below_are_those_of_a_slow_count(records: Records) -> None:
+    for _, rows in records.by_class():
+        found = describe_class(records, rows, np.ones(len(records), bool))
+        score = records.label_score[rows]
+        for step, count in enumerate(found["below"]):
+            assert set(found["rows"][:count]) == {row for row, low in zip(rows, score, strict=True) if low < step / 100}
+        bars = found["histogram"]
+        assert sum(bars["agrees"]) + sum(bars["differs"]) == len(rows)
+
+
+def test_a_score_on_the_threshold_stays() -> None:
+    below = counts_below(np.array([0.5, 0.25, 1.0]))
+    assert (below[0], below[25], below[26], below[50], below[51], below[100]) == (0, 0, 1, 1, 2, 2)
+
+
+def test_every_image_has_a_sentence_of_its_own_state(records: Records) -> None:
+    begins = {"label": "Probably not", "background": "“", "duplicate": "Its content"}
+    for row in range(90):
+        text = why(records, row)
+        assert text.endswith(".")
+        begin = begins.get(STATES[records.state[row]])
+        assert begin is None or text.startswith(begin)
+        if STATES[records.state[row]] == "label":
+            assert records.classes[records.predicted[row]] in text
+            assert ("is sure" in text) == bool(records.sure[row])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 500))
+def test_shares_are_fair(sizes: list[int], most: int) -> None:
+    shares = fair_shares(np.array(sizes, np.int64), most)
+    assert sum(shares) <= most
+    assert all(0 <= share <= size for share, size in zip(shares, sizes, strict=True))
+    cut = [share for share, size in zip(shares, sizes, strict=True) if share < size]
+    assert sum(shares) >= min(most, sum(sizes))  # nothing is left over
+    assert not cut or max(cut) - min(cut) <= 1
+    assert not cut or max(shares) <= max(cut)
+
+
+def test_of_many_images_the_worst_and_the_best_have_pictures(records: Records) -> None:
+    assert chosen_rows(records, 1000).tolist() == list(range(90))
+    chosen = set(chosen_rows(records, 30).tolist())
+    assert len(chosen) == 30
+    for _, rows in records.by_class():
+        mine = [place for place, row in enumerate(rows.tolist()) if row in chosen]
+        best = exemplars(records, rows)[:EXEMPLARS].tolist()
+        assert mine[0] == 0
+        assert set(mine) - set(range(len(mine))) <= set(best)
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(), st.lists(st.text(max_size=5), max_size=3), max_size=3))
+def test_data_in_a_script_is_the_same_json(value: object) -> None:
+    text = script_json(value)
+    assert json.loads(text) == value
+    assert text.isascii()
+    assert not set("<>&\n") & set(text)
+
+
+def test_a_number_that_json_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        script_json(float("nan"))
+
+
+def test_how_sure_a_prediction_is_stands_in_the_tables(run: Run) -> None:
+    table = run.scores()
+    known = [score for score in table["predicted_score"].to_pylist() if score is not None]
+    assert len(known) == table.num_rows - 1  # one file is no picture
+    assert all(1 / 3 <= score <= 1 for score in known)
+    with open(run.path / "issues.csv", newline="") as stream:
+        assert "predicted_score" in next(csv.reader(stream))
