@@ -13,9 +13,11 @@ from somnet.errors import RunError
 from somnet.files import display_name
 from somnet.report.class_pages import IMAGES_A_FILE, counts_below, write_class_pages
 from somnet.report.frame import Frame, write_data
+from somnet.report.memory_map import write_memory_pages
 from somnet.report.overview import write_overview
 from somnet.report.records import Records, read_records
 from somnet.report.thumbnails import write_pictures
+from somnet.report.training_curves import write_training_page
 from somnet.run import Run
 
 REPORT = "report"
@@ -64,8 +66,8 @@ def write_pages(run: Run, folder: Path, pictures: int) -> None:
     write_data(folder, "run", describe_run(run, records))
     write_names(records, have, folder)
     write_class_pages(frame, records, have, folder)
-    # write_memory_pages(frame, run, folder)
-    # write_training_page(frame, run, folder)
+    write_memory_pages(frame, run, records, folder)
+    write_training_page(frame, run, folder)
     frame.write_page(folder, "decisions.html", "decisions.html", page="Decisions", run_path=shlex.quote(str(run.path)))
     write_overview(frame, run, records, have, folder)
 
