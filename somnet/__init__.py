@@ -6,22 +6,25 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from somnet.cleaning import Cleaned, clean
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
     from somnet.pipeline import train
     from somnet.run import Evaluation, Prediction, Run
 
 _PLACES = {
+    "Cleaned": "somnet.cleaning",
     "Config": "somnet.config",
     "Evaluation": "somnet.run",
     "Prediction": "somnet.run",
     "Run": "somnet.run",
     "SomnetError": "somnet.errors",
+    "clean": "somnet.cleaning",
     "load_config": "somnet.config",
     "train": "somnet.pipeline",
 }
 
-__all__ = ["Config", "Evaluation", "Prediction", "Run", "SomnetError", "load_config", "train"]
+__all__ = ["Cleaned", "Config", "Evaluation", "Prediction", "Run", "SomnetError", "clean", "load_config", "train"]
 
 
 def __getattr__(name: str) -> Any:

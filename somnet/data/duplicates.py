@@ -17,7 +17,7 @@ BLOCK = 12  # frequencies each way; all but the mean give a bit
 HASH_BYTES = BLOCK * BLOCK // 8
 MOST_DIFFERENT = 22  # bits of 143: of 1.6 million pairs of different photos none is nearer but shots of one garment
 LEAST_TEXTURE = 3.0  # typical size of a frequency, in grey levels; photos have 7 and more, flat pictures below 1
-BANDS = 64  # looks at the hashes, each at a choice of bits that must be equal: 64 find 99 of 100 near duplicates
+BANDS = 64  # looks at the hashes, each at a choice of bits that must be equal: 64 find 97 of 100 near duplicates
 BAND_BITS = 20
 NEIGHBOURS = 32  # pictures that a picture is compared with in a look: a crowd of look-alikes costs no more
 
@@ -76,6 +76,8 @@ def _merge(first: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int
 def _near(hashes: Sequence[bytes | None]) -> NDArray[np.int64]:
     """(2, E) pairs of rows with different but near hashes; of rows with the same hash only the first is looked at."""
     seen = {value: row for row, value in reversed(list(enumerate(hashes))) if value is not None}
+    if len(seen) < 2:
+        return np.empty((2, 0), np.int64)
     rows = np.fromiter(seen.values(), np.int64, len(seen))  # (u,)
     packed = np.frombuffer(b"".join(seen), np.uint8).reshape(-1, HASH_BYTES)  # (u, HASH_BYTES)
     padded = np.zeros((len(packed), -(-HASH_BYTES // 8) * 8), np.uint8)
