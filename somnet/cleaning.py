@@ -154,7 +154,8 @@ def _put_in_place(part: Path, out: Path) -> None:
 
 def _to_crop(scores: pa.Table, verdicts: Verdicts) -> NDArray[np.bool_]:
     stays = np.array([reason is None for reason in verdicts.reasons], bool)
-    return np.logical_and(stays, flags(scores, "is_background_issue"))
+    crops: NDArray[np.bool_] = stays & flags(scores, "is_background_issue")
+    return crops
 
 
 def _count(out: Path, scores: pa.Table, verdicts: Verdicts, crops: NDArray[np.bool_]) -> Cleaned:
@@ -313,7 +314,7 @@ class _Names:
 
 def _plain(text: str) -> str:
     """Text as a file name: no separators, not hidden, not empty."""
-    text = text.replace("/", "_").replace("\\", "_").replace("\0", "_")
+    text = text.replace("/", "_").replace("\0", "_")
     return f"_{text}" if text.startswith(".") or not text else text
 
 

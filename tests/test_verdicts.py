@@ -53,14 +53,17 @@ def test_the_best_of_a_class_stay() -> None:
 
 
 def test_the_best_copy_stays() -> None:
-    copies = [{"duplicate_group": 3, "label_score": value} for value in (0.7, 0.8, 0.6)]
+    copies: list[dict[str, Any]] = [{"duplicate_group": 3, "label_score": value} for value in (0.7, 0.8, 0.6)]
     verdicts = judge(scores(*copies, GOOD), "drop", threshold=0.1)
     assert verdicts.reasons == ["duplicate", None, "duplicate", None]
     assert verdicts.details[0] == "of 1.jpg"
 
 
 def test_a_class_that_is_one_copy_of_another_class_stays() -> None:
-    pair = [{"duplicate_group": 0}, {"duplicate_group": 0, "given_label": "b", "label_score": 0.3}]
+    pair: list[dict[str, Any]] = [
+        {"duplicate_group": 0},
+        {"duplicate_group": 0, "given_label": "b", "label_score": 0.3},
+    ]
     assert judge(scores(*pair), "drop", threshold=0.0).reasons == [None, None]
 
 
