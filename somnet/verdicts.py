@@ -16,7 +16,7 @@ from somnet.files import csv_text
 Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SURE = 0.7  # predicted_score from which on a label is replaced
-NEARLY_CLEAN = 0.05  # share of images predicted otherwise below which the data count as clean
+NEARLY_CLEAN = 0.08  # share of images predicted otherwise below which the data count as clean
 MOST_PER_DISAGREEMENT = 3  # images that go for each one predicted otherwise: a model learns some wrong labels by heart
 KEEP, DROP, RELABEL = "keep", "drop", "relabel"
 
