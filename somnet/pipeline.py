@@ -17,6 +17,7 @@ from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
 from somnet.data.bags import Boxes
 from somnet.data.maps import MapStore
+from somnet.data.sources import absolute, split_name
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.errors import RunError
@@ -59,7 +60,8 @@ def train(
     keep_memory()
     config = config or Config()
     data, out = Path(data), next_run_folder() if out is None else Path(out)
-    if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
+    _, folder = split_name(data)
+    if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
         raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
     _check_free(out, config, resume=resume, overwrite=overwrite)
     if resume and (out / SUMMARY).is_file():
@@ -243,7 +245,7 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
             raise RunError(
                 f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
             )
-    path = display_name(os.fsencode(os.path.abspath(data.path)))
+    path = display_name(os.fsencode(absolute(data.path)))
     found = {"path": path, "classes": data.classes, "images": len(data.train), "fingerprint": fingerprint}
     write_json(out / DATA, found)
     write_text(out / CONFIG, config.to_toml())

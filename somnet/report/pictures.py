@@ -135,7 +135,7 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
         rois = features.reshape(len(bag.label), -1, features.shape[-1])  # (B, N, F)
         weights = method.kept_weights(rois, bag, keep).view(bag.mask.shape)  # (B, G, P)
         for number, rows in enumerate(bag.index.tolist()):
-            pictures = [read_picture(data.train.index.path(row)).image for row in rows]
+            pictures = [read_picture(data.train.index.location(row)).image for row in rows]
             views.append(
                 BagView(
                     label=data.classes[int(bag.label[number])],
@@ -154,11 +154,11 @@ def _tile(index: Index, row: int) -> Tile:
     given = index.classes[index.labels()[row]]
     wrong = true_label is not None and true_label != given
     caption = f"truly {true_label}" if wrong else ""
-    return Tile(read_picture(index.path(row)).image, caption, None if box is None or wrong else tuple(box), wrong)
+    return Tile(read_picture(index.location(row)).image, caption, None if box is None or wrong else tuple(box), wrong)
 
 
 def _crop(part: Part, image: int, box: int) -> Image.Image:
-    picture = read_picture(part.index.path(image)).image
+    picture = read_picture(part.index.location(image)).image
     if box == 0:
         return picture
     left, top, right, bottom = _pixels(part.scan.boxes[image, box - 1][None], picture)[0]
