@@ -19,7 +19,7 @@ FLOORS = (
     {"evaluate"},
     {"training", "dataset"},
     {"denoise"},
-    {"run", "pipeline", "predictions"},
+    {"run", "plan", "pipeline", "predictions"},
     {"report", "paper_tables"},
     {"demo", "bench", "doctor", "cli", "__init__", "__main__"},
 )
