@@ -60,10 +60,8 @@ def measure(work: Callable[[], Index], name: str) -> None:
     index = work()
     seconds, busy = time.monotonic() - began, time.process_time() - worked
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(
-        f"| {name} | {len(index)} | {seconds:.1f} s | {busy:.1f} s | {peak:.0f} MB | {index.table.nbytes / 2**20:.0f} MB |",
-        flush=True,
-    )
+    held = index.table.nbytes / 2**20
+    print(f"| {name} | {len(index)} | {seconds:.1f} s | {busy:.1f} s | {peak:.0f} MB | {held:.0f} MB |", flush=True)
     os._exit(0)
 
 

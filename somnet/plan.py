@@ -141,21 +141,27 @@ def measure_steps(network: Network, config: Config, device: str) -> StepPace:
     network = copy.deepcopy(network).train()
     few = min(16, config.train.batch_size)
     pixels = torch.zeros(few, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
-    saved = 0
-
-    def keep(tensor: Tensor) -> Tensor:
-        nonlocal saved
-        saved += tensor.numel() * tensor.element_size()
-        return tensor
-
     with torch.no_grad():
         prepared = network.prepare(pixels)
         prepare = _seconds(lambda: network.prepare(pixels)) if network.frozen_trunk else 0.0
         forward = _seconds(lambda: network(prepared))
     step = _seconds(lambda: network(prepared).sum().backward())
+    return StepPace(prepare / few, forward / few, step / few, _saved_bytes(network, prepared[:2]) // 2)
+
+
+def _saved_bytes(network: Network, prepared: Tensor) -> int:
+    """What autograd keeps of some images between forward and backward, each tensor once, parameters not at all."""
+    own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers())}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        network(prepared)
-    return StepPace(prepare / few, forward / few, step / few, saved // few)
+        _alive = network(prepared)  # while it is, no place in memory is used twice
+    return sum(kept.values())
 
 
 def measure_reading(index: Index, config: Config) -> ReadPace:
@@ -205,8 +211,8 @@ def describe_estimate(
         f"{work.train} training images {work.passes:g} times, {work.test} test images",
         *(f"{name}: {_hours(seconds)} ({place})" for name, seconds, place in rows if seconds),
         f"memory of the device: {_size(cost.device_bytes)}; of the machine: {_size(cost.host_bytes)}",
-        f"disk: cache {_size(cost.cache_bytes)}, checkpoint {_size(cost.checkpoint_bytes)} (twice while it is written), "
-        f"tables {_size(cost.table_bytes)}",
+        f"disk: cache {_size(cost.cache_bytes)}, tables {_size(cost.table_bytes)}, checkpoint "
+        f"{_size(cost.checkpoint_bytes)} (twice that while it is written)",
         f"measured: {1000 * step.step:.1f} ms a training image, {1000 * step.forward:.1f} ms forward, "
         f"{_size(step.saved_bytes)} kept for the way back, on {device}",
         f"{reading}: {1000 * read.load:.1f} ms to load, {1000 * read.propose:.1f} ms to find boxes, on one core",

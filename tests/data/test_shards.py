@@ -23,11 +23,14 @@ from somnet.errors import DataError, UnreadableImage
 from somnet.files import cache_folder
 from somnet.run import Run
 
+Members = Mapping[str, bytes | str | int]
 
-def write_tar(file: Path, members: Mapping[str, bytes | str | int] | list[tuple[str, bytes | str | int]]) -> Path:
+
+def write_tar(file: Path, members: Members, *again: Members) -> Path:
+    """An archive of these members; names that come again are written again."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(file, "w") as archive:
-        for name, content in members.items() if isinstance(members, dict) else members:  # type: ignore[union-attr]
+        for name, content in [pair for part in (members, *again) for pair in part.items()]:
             data = content if isinstance(content, bytes) else str(content).encode()
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -134,7 +137,7 @@ def test_names_tell_the_split(tmp_path: Path, name: str, split: str) -> None:
 
 
 def test_hidden_files_and_others_are_no_images(tmp_path: Path) -> None:
-    members = {
+    members: Members = {
         "a.jpg": b"x",
         "a.cls": 0,
         "._a.jpg": b"x",
@@ -224,7 +227,7 @@ def test_a_label_that_is_a_link_is_none(tmp_path: Path) -> None:
 
 
 def test_a_second_file_of_a_name_has_a_reason(tmp_path: Path) -> None:
-    file = write_tar(tmp_path / "a.tar", [("a.jpg", b"1"), ("a.cls", 0), ("a.jpg", b"2"), ("a.jpg", b"3")])
+    file = write_tar(tmp_path / "a.tar", {"a.jpg": b"1", "a.cls": 0}, {"a.jpg": b"2"}, {"a.jpg": b"3"})
     problems = [row["problem"] for row in read_members(file)]
     assert problems[0] is None
     assert all("another file of this name" in problem for problem in problems[1:])
