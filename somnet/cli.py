@@ -24,7 +24,11 @@ app = typer.Typer(
 console = Console()
 
 DataArgument = Annotated[
-    Path, typer.Argument(help="Folder of class folders, with or without train/ and test/, or with a metadata manifest.")
+    Path,
+    typer.Argument(
+        help="Folder of class folders, with or without train/ and test/; with a metadata manifest; of tar shards; or "
+        "a data set of the paper."
+    ),
 ]
 RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
