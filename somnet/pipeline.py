@@ -218,7 +218,12 @@ def plan_training(
     steps = measure_steps(method.network, config, device)
     apart = device != "cpu" or speedup != 1
     cost = estimate(work, steps, reading, cores=cores, speedup=speedup, apart=apart)
-    return describe_estimate(cost, work, steps, reading, device=device, cores=cores, speedup=speedup)
+    lines = describe_estimate(cost, work, steps, reading, device=device, cores=cores, speedup=speedup)
+    if (others := os.getloadavg()[0]) > 1.5 * cores_here():  # this process alone would make it no more than that
+        lines.append(
+            f"warning: this machine is busy (load {others:.1f}): the times are too long, measure again when not"
+        )
+    return lines
 
 
 def next_run_folder(base: Path = Path("runs")) -> Path:

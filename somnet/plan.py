@@ -24,6 +24,7 @@ from somnet.nn.backbones import Network
 SAMPLE = 12  # images of the data whose reading is timed
 LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds an image of web size on one core, where there are none to time
 BOX_BYTES = 16  # four float32: in memory, and in the cache, as they hardly compress
+BOX_READ_BYTES = 200  # of a box while the cache is read, as Python numbers
 IMAGE_BYTES = 200  # of the tables in memory that are neither boxes nor names
 REGION_BYTES, ISSUE_BYTES = 30, 120  # a row of regions.parquet, a row of issues.parquet and issues.csv
 PROCESS_BYTES = 700_000_000  # Python and torch, before there is any data
@@ -110,7 +111,7 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
         + 2 * work.trained_bytes  # gradient and momentum
         + work.batch_size * step.saved_bytes
         + work.train * work.feature_bytes,
-        host_bytes=PROCESS_BYTES + images * (IMAGE_BYTES + work.max_boxes * BOX_BYTES),
+        host_bytes=PROCESS_BYTES + images * (IMAGE_BYTES + work.max_boxes * (BOX_BYTES + BOX_READ_BYTES)),
         cache_bytes=images * (work.max_boxes * BOX_BYTES + work.map_bytes),
         checkpoint_bytes=work.state_bytes + work.trained_bytes,
         table_bytes=work.train * (ISSUE_BYTES + (1 + work.max_boxes) * REGION_BYTES),
