@@ -7,15 +7,16 @@ Files are made up and hold nothing: listing does not open them.
 
 import argparse
 import io
+import multiprocessing
 import os
 import resource
 import tarfile
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from somnet.data.index import Index
 from somnet.data.sources import open_source
 
 MEMBERS_A_SHARD = 10_000
@@ -49,20 +50,27 @@ def write_shards(root: Path, images: int) -> None:
                     archive.addfile(member, io.BytesIO(content))
 
 
-def measure(work: Callable[[], Index], name: str) -> None:
+def measure(data: Path, name: str) -> None:
     """In a process of its own, so that the peak is its own too."""
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
+    in_a_child(partial(_measure, data, name))
+
+
+def _measure(data: Path, name: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, worked = time.monotonic(), time.process_time()
-    index = work()
+    index = open_source(data)
     seconds, busy = time.monotonic() - began, time.process_time() - worked
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     held = index.table.nbytes / 2**20
     print(f"| {name} | {len(index)} | {seconds:.1f} s | {busy:.1f} s | {peak:.0f} MB | {held:.0f} MB |", flush=True)
-    os._exit(0)
+
+
+def in_a_child(work: Callable[[], None]) -> None:
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise SystemExit(child.exitcode)
 
 
 def main() -> None:
@@ -78,13 +86,10 @@ def main() -> None:
         os.environ["SOMNET_CACHE"] = f"{name}/cache"
         made = (("clothing", write_clothing, arguments.images), ("shards", write_shards, arguments.in_shards))
         for source, write, images in made:
-            if not os.fork():  # what it needs to write is not to be seen in the peak of reading
-                write(Path(name, source), images)
-                os._exit(0)
-            os.wait()
-        measure(lambda: open_source(Path(name, "clothing")), "lists of Clothing1M")
-        measure(lambda: open_source(Path(name, "shards")), "tar shards, first time")
-        measure(lambda: open_source(Path(name, "shards")), "tar shards, cached")
+            in_a_child(partial(write, Path(name, source), images))
+        measure(Path(name, "clothing"), "lists of Clothing1M")
+        measure(Path(name, "shards"), "tar shards, first time")
+        measure(Path(name, "shards"), "tar shards, cached")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from somnet.data.sources.lists import (
 )
 from somnet.errors import DataError
 
+IMAGES = b"images/"
 CATEGORIES = "category_names_eng.txt"
 SPLITS = (  # split, list of its images, their labels
     ("train", "noisy_train_key_list.txt", "noisy_label_kv.txt"),
@@ -29,32 +30,39 @@ FILES = (CATEGORIES, *dict.fromkeys(name for _, *names in SPLITS for name in nam
 
 def is_clothing1m(root: Path) -> bool:
     """Whether a folder has any of the lists of Clothing1M."""
-    return any((folder / name).is_file() for folder in (root, root / "annotations") for name in FILES)
+    return _folder_of_lists(root) is not None
+
+
+def _folder_of_lists(root: Path) -> Path | None:
+    folders = (root, root / "annotations")
+    return next((folder for folder in folders if any((folder / name).is_file() for name in FILES)), None)
 
 
 def read_clothing1m(root: Path) -> Index:
     """The paper's split: train on the noisy list, test on the clean test list."""
-    lists = root / "annotations" if (root / "annotations").is_dir() else root
+    lists = _folder_of_lists(root) or root
     need(lists, FILES, "Clothing1M")
     classes = class_names(lists / CATEGORIES)
-    images = b"images/" if (root / "images").is_dir() else b""
-    if not images and not any((root / str(digit)).is_dir() for digit in range(10)):
+    if not (root / "images").is_dir() and not any((root / str(digit)).is_dir() for digit in range(10)):
         raise DataError(f"{root} has the lists of Clothing1M, but no images/: unpack the images beside the lists")
-    parts = [_read_split(root, images, split, lists / keys, lists / labels, classes) for split, keys, labels in SPLITS]
+    parts = [_read_split(root, split, lists / keys, lists / labels, classes) for split, keys, labels in SPLITS]
     whole = join_indexes(root, classes, parts)
     need_folders(root, whole.table["file_name"], "Clothing1M")
     return whole
 
 
-def _read_split(root: Path, images: bytes, split: str, keys: Path, labels: Path, classes: list[str]) -> Index:
+def _read_split(root: Path, split: str, keys: Path, labels: Path, classes: list[str]) -> Index:
     known = read_list(labels, [("name", pa.binary()), ("label", pa.int32())])
     check_labels(labels, known["label"], len(classes))
-    names = _without_folder(read_list(keys, [("name", pa.binary())], separator="\t")["name"])
-    refuse_paths_outside(keys, names)
-    where = pc.index_in(names, value_set=_without_folder(known["name"]))
+    listed = read_list(keys, [("name", pa.binary())], separator="\t")["name"]
+    refuse_paths_outside(keys, listed)
+    names = _with_folder(listed)
+    where = pc.index_in(names, value_set=_with_folder(known["name"]))
+    if not (root / "images").is_dir():
+        names = pc.replace_substring(names, IMAGES, b"", max_replacements=1)
     problem = pc.if_else(pc.is_null(where), f"has no label in {labels.name}: add a line for it", None)
     columns = {
-        "file_name": prefixed(images, names),
+        "file_name": names,
         "label": known["label"].take(where),
         "split": repeated(split, len(names)),
         "problem": problem,
@@ -62,8 +70,6 @@ def _read_split(root: Path, images: bytes, split: str, keys: Path, labels: Path,
     return index_from_columns(root, classes, columns)
 
 
-def _without_folder(names: pa.ChunkedArray) -> pa.ChunkedArray:
+def _with_folder(names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Copies of the lists differ: with images/ before each name, or without."""
-    for start in (b"./", b"images/"):
-        names = pc.if_else(pc.starts_with(names, start), pc.binary_slice(names, len(start)), names)
-    return names
+    return pc.if_else(pc.starts_with(names, IMAGES), names, prefixed(IMAGES, names))
