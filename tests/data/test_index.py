@@ -45,7 +45,10 @@ def test_an_empty_index_has_no_labels() -> None:
 
 
 def test_an_image_is_a_file_or_a_stretch_of_one() -> None:
-    rows = [{"file_name": b"a.jpg"}, {"file_name": b"s.tar/a.jpg", "archive": b"s.tar", "offset": 512, "size": 7}]
+    rows: list[dict[str, Any]] = [
+        {"file_name": b"a.jpg"},
+        {"file_name": b"s.tar/a.jpg", "archive": b"s.tar", "offset": 512, "size": 7},
+    ]
     index = make_index(Path("/data"), [], rows)
     assert index.location(0) == Location("/data/a.jpg")
     assert index.location(1) == Location("/data/s.tar", 512, 7)
