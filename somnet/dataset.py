@@ -94,7 +94,7 @@ def duplicates(data: DataSet) -> list[Duplicate]:
     for part in (data.train, data.test) if data.test else (data.train,):
         labels, splits = part.labels, part.index.column("split")
         names = part.index.column("file_name")
-        for row in np.flatnonzero(part.groups >= 0):
+        for row in np.flatnonzero(part.groups >= 0).tolist():
             label = data.classes[labels[row]]
             found.append((part.groups[row], display_name(names[row]), splits[row], label, part.scan.keys[row]))
     times = Counter(key for *_, key in found)
