@@ -8,6 +8,7 @@ from somnet.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
+    from somnet.cleaning import Cleaned, clean
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
     from somnet.exports import export
@@ -15,17 +16,30 @@ if TYPE_CHECKING:
     from somnet.run import Evaluation, Prediction, Run
 
 _PLACES = {
+    "Cleaned": "somnet.cleaning",
     "Config": "somnet.config",
     "Evaluation": "somnet.run",
     "Prediction": "somnet.run",
     "Run": "somnet.run",
     "SomnetError": "somnet.errors",
+    "clean": "somnet.cleaning",
     "export": "somnet.exports",
     "load_config": "somnet.config",
     "train": "somnet.pipeline",
 }
 
-__all__ = ["Config", "Evaluation", "Prediction", "Run", "SomnetError", "export", "load_config", "train"]
+__all__ = [
+    "Cleaned",
+    "Config",
+    "Evaluation",
+    "Prediction",
+    "Run",
+    "SomnetError",
+    "clean",
+    "export",
+    "load_config",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -193,6 +193,70 @@ def export(
     folder = write_export(run, format, out, overwrite=overwrite)
     files = ", ".join(sorted(file.name for file in folder.iterdir()))
     console.print(f"{folder}: {files}\nnext: how to load it is in {folder / 'README.md'}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def clean(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the cleaned data.")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="drop: without wrong labels and copies; crop: and clutter cut away; reweight: all, with weights; "
+            "relabel: sure suggestions taken, unsure images dropped."
+        ),
+    ] = "drop",
+    threshold: Annotated[
+        float | None, typer.Option(help="A label_score below it is a wrong label; by default chosen from the scores.")
+    ] = None,
+    max_drop_per_class: Annotated[
+        float, typer.Option(help="Share of a class that may go for its labels; the best-scored stay.")
+    ] = 0.5,
+    decisions: Annotated[Path | None, typer.Option(help="decisions.csv of the report; it has the last word.")] = None,
+    format_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", help="Also write fiftyone, coco, label-studio or cleanlab; repeatable, or separated by commas."
+        ),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the run's data are now, if they have moved.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would go.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier cleaned folder.")] = False,
+) -> None:
+    """Write a cleaned copy of a run's data, as hard links: what stays, what is known of it, and what went and why."""
+    from somnet.cleaning import clean as clean_data
+    from somnet.verdicts import Policy
+
+    formats = [name.strip() for word in format_ or ["imagefolder"] for name in word.split(",")]
+    result = clean_data(
+        run,
+        out,
+        policy=cast(Policy, policy),  # checked there
+        threshold=threshold,
+        max_drop_per_class=max_drop_per_class,
+        decisions=decisions,
+        formats=formats,
+        data=data,
+        dry_run=dry_run,
+        overwrite=overwrite,
+    )
+    reasons = sorted({reason for counts in result.removed.values() for reason in counts})
+    table = Table("class", "kept", *reasons, box=None, pad_edge=False)
+    for name in sorted({*result.kept, *result.removed}):
+        gone = result.removed.get(name, {})
+        table.add_row(escape(name), str(result.kept.get(name, 0)), *(str(gone.get(reason, 0)) for reason in reasons))
+    total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
+    table.add_row("total", str(sum(result.kept.values())), *map(str, total))
+    console.print(table)
+    cut = "only clear label issues, as the labels look clean" if result.threshold is None else f"{result.threshold:.3f}"
+    more = f"; {result.relabelled} relabelled" if result.relabelled else ""
+    more += f"; {result.cropped} cropped" if result.cropped else ""
+    console.print(f"threshold of label_score: {cut}{more}", highlight=False, soft_wrap=True)
+    if dry_run:
+        console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
+    else:
+        console.print(f"{out}: removed.csv says what went and why", markup=False, soft_wrap=True)
+        console.print(f"next: somnet train {out}", markup=False, soft_wrap=True)
 
 
 @app.command()

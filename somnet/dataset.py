@@ -1,7 +1,9 @@
 """A data set made ready for a network: listed, scanned, checked, and its inputs at hand."""
 
+import csv
 import hashlib
 import logging
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,12 +13,13 @@ from numpy.typing import NDArray
 
 from somnet.config import Config
 from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
+from somnet.data.duplicates import group_duplicates
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan, scan
 from somnet.data.sources import open_source
 from somnet.errors import DataError
-from somnet.files import display_name
+from somnet.files import atomic_path, csv_cell, display_name
 from somnet.nn.backbones import Network
 from somnet.progress import track
 
@@ -33,6 +36,7 @@ class Part:
 
     index: Index
     scan: Scan
+    groups: NDArray[np.int64]  # (n,) of duplicates, over all splits; -1: alone
 
     def __len__(self) -> int:
         return len(self.index)
@@ -73,6 +77,49 @@ class DataSet:
         return digest.hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Duplicate:
+    """An image that shows the same as others of its group."""
+
+    group: int
+    file_name: str
+    split: str
+    label: str
+    exact: bool  # whether a file of the group has the same content
+
+
+def duplicates(data: DataSet) -> list[Duplicate]:
+    """The images of a data set that occur more than once, group after group; training images first."""
+    found = []
+    for part in (data.train, data.test) if data.test else (data.train,):
+        labels, splits = part.labels, part.index.column("split")
+        names = part.index.column("file_name")
+        for row in np.flatnonzero(part.groups >= 0):
+            label = data.classes[labels[row]]
+            found.append((part.groups[row], display_name(names[row]), splits[row], label, part.scan.keys[row]))
+    times = Counter(key for *_, key in found)
+    rows = [Duplicate(int(group), name, split, label, times[key] > 1) for group, name, split, label, key in found]
+    return sorted(rows, key=lambda row: row.group)
+
+
+def leaks(found: list[Duplicate]) -> list[tuple[Duplicate, Duplicate]]:
+    """A training image and a held-out one of each group that has both."""
+    train, held_out = (
+        {row.group: row for row in reversed(found) if (row.split == "train") is yes} for yes in (True, False)
+    )
+    return [(row, held_out[group]) for group, row in sorted(train.items()) if group in held_out]
+
+
+def write_duplicates(file: Path, data: DataSet) -> None:
+    """A CSV file with a row per duplicate. No cell starts a formula."""
+    with atomic_path(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(("group", "file_name", "split", "label", "exact"))
+        for row in duplicates(data):
+            exact = "true" if row.exact else "false"
+            table.writerow((row.group, csv_cell(row.file_name), row.split, csv_cell(row.label), exact))
+
+
 def held_out_split(index: Index) -> str | None:
     """The split to test on: `test`, else `val`."""
     return next((name for name in ("test", "val") if name in index.splits()), None)
@@ -105,8 +152,12 @@ def open_dataset(data: Path, config: Config, workers: int | None = None) -> Data
             f"{data} has {which} to train on{_first_reasons(unreadable)}: a classifier needs images of at least 2 "
             "classes, each in a folder of its own"
         )
-    train = Part(used.take(train_rows), found.take(train_rows))
-    test = Part(used.take(test_rows), found.take(test_rows)) if len(test_rows) else None
+    rows = np.concatenate([train_rows, test_rows])  # training images first: of a leak, the test image is the copy
+    both = found.take(rows)
+    groups = group_duplicates(both.keys, both.hashes)
+    train_groups, test_groups = np.split(groups, [len(train_rows)])
+    train = Part(used.take(train_rows), found.take(train_rows), train_groups)
+    test = Part(used.take(test_rows), found.take(test_rows), test_groups) if len(test_rows) else None
     return DataSet(data, used.classes, train, test, unreadable)
 
 
@@ -129,6 +180,11 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         lines.append(
             f"warning: fewer images than the {images_per_bag} of a bag: {_some(small)}; they take part all the same"
         )
+    if found := duplicates(data):
+        lines.append(f"duplicates: {len(found)} images in {len({row.group for row in found})} groups")
+        if both := leaks(found):
+            named = _some([f"{train.file_name} = {test.file_name}" for train, test in both])
+            lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{_first_reasons(data.unreadable)}")
     return lines

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.duplicates import later_members
 from somnet.data.index import Index
 from somnet.data.proposals import Scan
 from somnet.evaluate import auroc, iou
@@ -36,25 +37,37 @@ class Truth:
 
 
 def inspect_images(
-    method: Method, index: Index, scan: Scan, inputs: Inputs, *, batch_size: int, device: str, workers: int
+    method: Method,
+    index: Index,
+    scan: Scan,
+    groups: NDArray[np.int64],
+    inputs: Inputs,
+    *,
+    batch_size: int,
+    device: str,
+    workers: int,
 ) -> tuple[pa.Table, pa.Table]:
-    """A row per readable image, and a row per region."""
+    """A row per readable image, and a row per region; `groups` (n,) of duplicates, -1 for none."""
     batches = BagBatches(each_image_once(index.labels()), batch_size, inputs, None, seed=None)
     method.eval()
     images, regions = [], []
-    copies = scan.copies()
     with torch.no_grad(), track("scoring images", len(index)) as advance:
         for bag in load(batches, workers):
-            image_rows, region_rows = _describe(method, bag.to(device), index, scan, copies)
+            image_rows, region_rows = _describe(method, bag.to(device), index, scan)
             images.append(image_rows)
             regions.append(region_rows)
             advance(len(bag.label))
-    return pa.concat_tables(images), pa.concat_tables(regions)
+    return _with_groups(pa.concat_tables(images), groups), pa.concat_tables(regions)
 
 
-def _describe(
-    method: Method, bag: Bag, index: Index, scan: Scan, copies: NDArray[np.bool_]
-) -> tuple[pa.Table, pa.Table]:
+def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:
+    numbers = pa.array(groups, pa.int32(), mask=groups < 0)
+    place = images.schema.get_field_index("unreadable_reason") + 1
+    images = images.add_column(place, "is_near_duplicate_issue", pa.array(later_members(groups)))
+    return images.add_column(place + 1, "duplicate_group", numbers)
+
+
+def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Table, pa.Table]:
     seen = method.inspect(bag)
     rows = bag.index[:, 0].cpu().numpy()  # (I,)
     weights = seen.weights.cpu().numpy()  # (I, P)
@@ -87,7 +100,6 @@ def _describe(
             "background_score": background_score,
             "is_unreadable_issue": np.zeros(len(rows), bool),
             "unreadable_reason": pa.nulls(len(rows), pa.string()),
-            "is_near_duplicate_issue": copies[rows],
             "winner_slot": of_best("slot", pa.int32()),
             "d_score": of_best("d", pa.float32()),
             "r_score": of_best("r", pa.float32()),

@@ -84,6 +84,23 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def link_or_copy(source: Path | str, target: Path) -> None:
+    """The same file under another name: a hard link, or a copy where the file system has none."""
+    real = os.path.realpath(source)  # a link to a link could lead nowhere from its new place
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(real, target)
+        except FileNotFoundError:
+            raise
+        except OSError:  # another file system, or one without hard links
+            shutil.copy2(real, target)
+    except OSError as error:
+        raise SomnetError(
+            f"cannot bring {source} to {target}: {error.strerror}: see that it can be read and space is free"
+        ) from None
+
+
 def cache_folder() -> Path:
     """Where computed boxes and feature maps are kept: SOMNET_CACHE, or the user's cache folder."""
     if explicit := os.environ.get("SOMNET_CACHE"):

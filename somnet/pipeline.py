@@ -21,7 +21,7 @@ from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
 from somnet.data.bags import Boxes
 from somnet.data.maps import MapStore
-from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
+from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached, write_duplicates
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.errors import RunError, TrainingStopped
 from somnet.files import display_name, write_json, write_text
@@ -47,7 +47,8 @@ from somnet.training.signals import stopping_signals
 
 log = logging.getLogger("somnet")
 
-OURS = (SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet")
+DUPLICATES = "duplicates.csv"
+OURS = (SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet", DUPLICATES)
 
 
 def train(
@@ -139,6 +140,7 @@ def _train_and_score(
         workers=loading_processes(network, count),
         evaluate=lambda: test.top1 if (test := on_test()) else None,
         look_again=lambda views: make_inputs(data.train, network, config, device=device, workers=count, views=views),
+        groups=data.train.groups,
     )
     trainer.run(resume=True)
     earlier, trained = trainer.earlier_seconds, time.monotonic()
@@ -147,6 +149,7 @@ def _train_and_score(
         method,
         data.train.index,
         data.train.scan,
+        data.train.groups,
         inputs,
         batch_size=FORWARD_IMAGES,
         device=device,
@@ -158,6 +161,7 @@ def _train_and_score(
         images, [file.file_name for file in bad], [file.label for file in bad], [file.reason for file in bad]
     )
     write_tables(out, images, regions)
+    write_duplicates(out / DUPLICATES, data)
     summary = {
         "method": config.method,
         "seed": config.seed,

@@ -124,7 +124,7 @@ class Run:
         rows = np.array([row for row in scanned.readable() if labels[row] >= 0], np.int64)
         if len(rows) == 0:
             raise DataError(f"{data} has no readable image of a class that the model knows: {', '.join(self.classes)}")
-        part = Part(index.take(rows), scanned.take(rows))
+        part = Part(index.take(rows), scanned.take(rows), np.full(len(rows), -1))
         device = choose_device(device)
         model = self.model.to(device)
         inputs = make_inputs(part, model, self.config, device=device, workers=worker_count(workers))

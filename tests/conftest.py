@@ -184,7 +184,8 @@ def toy(tiny: Tiny) -> Callable[..., Toy]:
         found = np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape)], axis=2).astype(np.float32)
         found[np.arange(4) >= counts[:, None]] = 0
         keys: list[bytes | None] = [bytes([row]) * 16 for row in range(len(labels))]
-        scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, [None] * len(labels))
+        none = [None] * len(labels)
+        scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, none, none)
         made = build_method(config, labels, classes=3)
         noise = torch.randn(len(labels), *made.network.input_shape, generator=torch.Generator().manual_seed(0))
         return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))

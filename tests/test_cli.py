@@ -34,6 +34,7 @@ COLUMNS = [
     "is_unreadable_issue",
     "unreadable_reason",
     "is_near_duplicate_issue",
+    "duplicate_group",
     "winner_slot",
     "d_score",
     "r_score",

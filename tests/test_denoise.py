@@ -30,7 +30,8 @@ def index_of(*rows: dict[str, Any]) -> Index:
 
 def scan_of(count: int) -> Scan:
     empty = np.zeros((count, 0, 4), np.float32)
-    return Scan([b"k"] * count, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), [None] * count)
+    none = [None] * count
+    return Scan([b"k"] * count, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
 
 
 def judged(scores: list[float], boxes: list[list[float]]) -> pa.Table:
@@ -96,7 +97,9 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
         [{"file_name": name, "label": 0, "split": "train"} for name in (b"=x.png", b"\xe9.png", b"2.png", b"3.png")],
     )
     scan = made.boxes.scan.take(np.arange(4))
-    return inspect_images(made.method, index, scan, made.inputs, batch_size=8, device="cpu", workers=0)
+    return inspect_images(
+        made.method, index, scan, np.array([-1, 0, -1, 0]), made.inputs, batch_size=8, device="cpu", workers=0
+    )
 
 
 def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> None:
@@ -107,6 +110,9 @@ def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> Non
     # a wrong label is not called a background as well
     assert images["is_background_issue"].to_pylist() == [False, False, False, True]
     assert images["clean_box"].to_pylist() == [[0, 0, 64, 64]] * 4
+    assert images["predicted_score"].to_pylist() == pytest.approx([0.9, 0.7, 0.45, 0.9])
+    assert images["duplicate_group"].to_pylist() == [None, 0, None, 0]
+    assert images["is_near_duplicate_issue"].to_pylist() == [False, False, False, True]  # one of a group is no issue
     assert images["winner_slot"].null_count == 4  # this method has no memory
 
 

@@ -35,28 +35,86 @@ def draw_bags(
     images_per_bag: int,
     rng: np.random.Generator,
     rows: NDArray[np.int64] | None = None,
+    groups: NDArray[np.int64] | None = None,
 ) -> BagList:
     """Bags of one epoch, shuffled: every image in at least one bag, different images of one class in each.
 
     The last bag of a class is filled up with other images of the class; a class with fewer images than a bag holds
-    has one bag, padded, and padding never gets weight.
+    has one bag, padded, and padding never gets weight. With `groups` (n,) of duplicates, -1 for none, no bag holds two
+    of a group; where a class has too few others, bags are padded.
     """
     rows = np.arange(len(labels)) if rows is None else rows  # the images to draw from
     bags, present, bag_labels = [], [], []
     for label in np.unique(labels[rows]):
         members = rng.permutation(rows[labels[rows] == label])
-        real = np.ones((-(-len(members) // images_per_bag), images_per_bag), bool)
-        missing = real.size - len(members)
-        if len(members) >= images_per_bag:
-            members = np.concatenate([members, members[:missing]])  # from other bags, as the order is random
+        pictures = _pictures(members, groups)
+        if images_per_bag > 1 and len(np.unique(pictures)) < len(members):
+            dealt, real = _deal(members, pictures, images_per_bag)
         else:
-            real[0, len(members) :] = False
-            members = np.concatenate([members, np.repeat(members[:1], missing)])
-        bags.append(members.reshape(-1, images_per_bag))
+            dealt, real = _cut(members, images_per_bag)
+        bags.append(dealt)
         present.append(real)
-        bag_labels.append(np.full(len(bags[-1]), label))
+        bag_labels.append(np.full(len(dealt), label))
     order = rng.permutation(sum(len(part) for part in bags))
     return BagList(np.concatenate(bags)[order], np.concatenate(bag_labels)[order], np.concatenate(present)[order])
+
+
+def count_bags(
+    labels: NDArray[np.int64], images_per_bag: int, rows: NDArray[np.int64], groups: NDArray[np.int64] | None = None
+) -> int:
+    """How many bags an epoch has."""
+    total = 0
+    for label in np.unique(labels[rows]):
+        pictures = _pictures(rows[labels[rows] == label], groups)
+        total += _bags_of_class(pictures, images_per_bag)
+    return total
+
+
+def _pictures(members: NDArray[np.int64], groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Which picture each member shows (m,): members of a group show the same, all others one of their own."""
+    if groups is None:
+        return members
+    return np.where(groups[members] < 0, members, -1 - groups[members])
+
+
+def _bags_of_class(pictures: NDArray[np.int64], images_per_bag: int) -> int:
+    copies = np.unique(pictures, return_counts=True)[1].max() if images_per_bag > 1 else 1
+    return max(-(-len(pictures) // images_per_bag), int(copies))
+
+
+def _cut(members: NDArray[np.int64], images_per_bag: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Bags (b, G) of one class, and which of their images are real (b, G)."""
+    real = np.ones((-(-len(members) // images_per_bag), images_per_bag), bool)
+    missing = real.size - len(members)
+    if len(members) >= images_per_bag:
+        members = np.concatenate([members, members[:missing]])  # from other bags, as the order is random
+    else:
+        real[0, len(members) :] = False
+        members = np.concatenate([members, np.repeat(members[:1], missing)])
+    return members.reshape(-1, images_per_bag), real
+
+
+def _deal(
+    members: NDArray[np.int64], pictures: NDArray[np.int64], images_per_bag: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Bags of a class that has duplicates: dealt like cards, equal ones one after the other to different bags."""
+    count = _bags_of_class(pictures, images_per_bag)
+    order = np.argsort(pictures, kind="stable")
+    spares = np.sort(np.unique(pictures, return_index=True)[1]).tolist()  # to fill up with: one of each picture
+    spare = 0
+    bags = np.empty((count, images_per_bag), np.int64)
+    real = np.zeros((count, images_per_bag), bool)
+    for number in range(count):
+        bag = order[number::count].tolist()
+        shown = {pictures[place] for place in bag}
+        while len(bag) < min(images_per_bag, len(spares)):
+            place, spare = spares[spare], (spare + 1) % len(spares)
+            if pictures[place] not in shown:
+                bag.append(place)
+                shown.add(pictures[place])
+        real[number, : len(bag)] = True
+        bags[number] = members[bag + bag[:1] * (images_per_bag - len(bag))]
+    return bags, real
 
 
 def each_image_once(labels: NDArray[np.int64]) -> BagList:

@@ -1,4 +1,4 @@
-"""Boxes of every image of a data set: read once on all cores, cached by content and parameters.
+"""Boxes and hash of every image of a data set: read once on all cores, cached by content and parameters.
 
 The cache is a folder of Parquet parts, each written whole or not at all; a kill loses the part in the making.
 A second table remembers size and time of each file, so that an unchanged data set is not even read again.
@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import stat
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from somnet.config import ProposalConfig
 from somnet.data.decode import read_picture
+from somnet.data.duplicates import HASH_BYTES, picture_hash
 from somnet.data.edgeboxes import edge_boxes
 from somnet.data.index import Index
 from somnet.errors import UnreadableImage
@@ -30,7 +31,7 @@ from somnet.progress import track
 
 log = logging.getLogger("somnet")
 
-ALGORITHM = 1  # raise it when the boxes of an image change, so that old caches are left behind
+ALGORITHM = 2  # raise it when what is found in an image changes, so that old caches are left behind
 FILES_A_PART = 1024
 
 FOUND = pa.schema(
@@ -39,6 +40,7 @@ FOUND = pa.schema(
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("boxes", pa.list_(pa.float32())),  # x1 y1 x2 y2, pixels of the upright image, best first
+        ("hash", pa.binary(HASH_BYTES)),  # of what the picture shows; null where it shows nothing
         ("reason", pa.string()),  # why it is no picture
     ]
 )
@@ -55,16 +57,12 @@ class Scan:
     sizes: NDArray[np.int32]  # (n, 2) width and height of the upright image
     boxes: NDArray[np.float32]  # (n, max_boxes, 4) shares of width and height, zero where padded
     counts: NDArray[np.int64]  # (n,) boxes found
-    reasons: list[str | None]  # why an image cannot be used
+    reasons: Sequence[str | None]  # why an image cannot be used
+    hashes: Sequence[bytes | None]  # of what a picture shows; None where that cannot be told
 
     def readable(self) -> NDArray[np.int64]:
         """Rows that can be used."""
         return np.flatnonzero([reason is None for reason in self.reasons])
-
-    def copies(self) -> NDArray[np.bool_]:
-        """Rows whose file has the same content as another row's."""
-        times = Counter(self.keys)
-        return np.array([key is not None and times[key] > 1 for key in self.keys], bool)
 
     def take(self, rows: NDArray[np.int64]) -> "Scan":
         """Some rows."""
@@ -74,6 +72,7 @@ class Scan:
             self.boxes[rows],
             self.counts[rows],
             [self.reasons[row] for row in rows],
+            [self.hashes[row] for row in rows],
         )
 
     def through(self, views: NDArray[np.float32]) -> "Scan":
@@ -105,7 +104,7 @@ def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Sc
 
 @dataclass(frozen=True)
 class _Propose:
-    """What a worker does to a file: read it, find its boxes."""
+    """What a worker does to a file: read it, find its boxes and its hash."""
 
     config: ProposalConfig
 
@@ -114,7 +113,7 @@ class _Propose:
         try:
             picture = read_picture(path, at_least=self.config.edge_side)
         except UnreadableImage as error:
-            return {"key": key, "width": 0, "height": 0, "boxes": [], "reason": str(error)}
+            return {"key": key, "width": 0, "height": 0, "boxes": [], "hash": None, "reason": str(error)}
         boxes = edge_boxes(
             picture.image,
             max_boxes=self.config.max_boxes,
@@ -123,7 +122,14 @@ class _Propose:
         )[:, :4]
         scale = np.array([picture.width / picture.image.width, picture.height / picture.image.height] * 2)
         pixels = (boxes * scale).ravel().tolist()
-        return {"key": key, "width": picture.width, "height": picture.height, "boxes": pixels, "reason": None}
+        return {
+            "key": key,
+            "width": picture.width,
+            "height": picture.height,
+            "boxes": pixels,
+            "hash": picture_hash(picture.image),
+            "reason": None,
+        }
 
 
 def _fingerprint(path: str) -> tuple[bytes | None, int, int, str | None]:
@@ -183,6 +189,7 @@ def _assemble(
     boxes = np.zeros((len(keys), max_boxes, 4), np.float32)
     counts = np.zeros(len(keys), np.int64)
     final = list(reasons)
+    hashes: list[bytes | None] = [None] * len(keys)
     for row, key in enumerate(keys):
         if key is None:
             continue
@@ -191,9 +198,10 @@ def _assemble(
         pixels = np.asarray(found["boxes"], np.float32).reshape(-1, 4)
         sizes[row] = found["width"], found["height"]
         counts[row] = len(pixels)
+        hashes[row] = found["hash"]
         if len(pixels):
             boxes[row, : len(pixels)] = pixels / np.tile(sizes[row], 2)
-    return Scan(keys, sizes, boxes, counts, final)
+    return Scan(keys, sizes, boxes, counts, final, hashes)
 
 
 def _read_parts(folder: Path, wanted: set[bytes]) -> dict[bytes, dict[str, Any]]:

@@ -90,7 +90,8 @@ def _draw_prototypes(method: SomNet, data: DataSet, regions: Regions, rois: Slot
 def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
     """Some bags of different classes, with the weights that the last epoch would give them."""
     size = method.settings.images_per_bag
-    drawn = draw_bags(data.train.labels, size, np.random.default_rng(run.config.seed))
+    rng = np.random.default_rng(run.config.seed)
+    drawn = draw_bags(data.train.labels, size, rng, groups=data.train.groups)
     truth = data.train.index.column("true_label")
     given = data.train.labels
     right = np.array([true is None or true == data.classes[given[row]] for row, true in enumerate(truth)])

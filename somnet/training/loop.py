@@ -17,7 +17,7 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import total_loss
-from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, draw_bags, each_image_once, load
+from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, count_bags, draw_bags, each_image_once, load
 from somnet.errors import SomnetError, TrainingStopped
 from somnet.files import write_text
 from somnet.methods.base import Method
@@ -70,10 +70,12 @@ class Trainer:
         workers: int = 0,
         evaluate: Callable[[], float | None] = lambda: None,
         look_again: Callable[[NDArray[np.float32]], Inputs] | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> None:
         self.method, self.config, self.labels, self.inputs, self.boxes = method, config, labels, inputs, boxes
         self.out, self.device, self.workers, self.evaluate = out, device, workers, evaluate
         self.look_again = look_again  # inputs that show only a part (n, 4) of each image
+        self.groups = groups  # (n,) of duplicates, which never share a bag
         self.phase_inputs: Inputs = inputs
         self.plan = method.plan()
         self.optimizer = make_optimizer(method, config.train)
@@ -141,7 +143,7 @@ class Trainer:
         began = time.monotonic() - self.at.seconds
         self.method.train()
         rows = self._rows(phase)
-        bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()), rows)
+        bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()), rows, self.groups)
         boxes = None if phase.needs_images else self.boxes
         batches = BagBatches(bags, self._batch_bags(phase), self.phase_inputs, boxes, seed=self._seed())
         workers = self.workers if phase.needs_images else 0
@@ -241,7 +243,8 @@ class Trainer:
         if images_per_bag == 1:
             bags = each_image_once(self.labels)
         else:
-            bags = draw_bags(self.labels, images_per_bag, np.random.default_rng(self._seed()))
+            rng = np.random.default_rng(self._seed())
+            bags = draw_bags(self.labels, images_per_bag, rng, groups=self.groups)
         batches = BagBatches(bags, max(1, self.config.train.batch_size // images_per_bag), self.inputs, None, seed=None)
         for bag in load(batches, self.workers):
             yield bag.to(self.device)
@@ -258,8 +261,7 @@ class Trainer:
         return max(1, self.config.train.batch_size // phase.images_per_bag)
 
     def _steps(self, phase: Phase) -> int:
-        counts = np.unique(self.labels[self._rows(phase)], return_counts=True)[1]
-        bags = int((-(-counts // phase.images_per_bag)).sum())
+        bags = count_bags(self.labels, phase.images_per_bag, self._rows(phase), self.groups)
         return -(-bags // self._batch_bags(phase))
 
     def _steps_done(self) -> int:

@@ -21,6 +21,7 @@ from somnet.data.bags import (
     DrawnInputs,
     Inputs,
     PixelInputs,
+    count_bags,
     draw_bags,
     each_image_once,
     load,
@@ -46,7 +47,8 @@ def found(counts: list[int]) -> Scan:
         boxes[row, :count] = [0.1 + row / 100, 0.2, 0.7, 0.9]
     keys: list[bytes | None] = [row.to_bytes(16, "little") for row in range(len(counts))]
     sizes = np.full((len(counts), 2), 40, np.int32)
-    return Scan(keys, sizes, boxes, np.array(counts, np.int64), [None] * len(counts))
+    none = [None] * len(counts)
+    return Scan(keys, sizes, boxes, np.array(counts, np.int64), none, none)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,42 @@ def test_another_seed_draws_other_bags() -> None:
 def test_classes_are_shuffled_among_each_other() -> None:
     order = drawn(np.repeat(np.arange(2), 40), 2).label
     assert not np.array_equal(order, np.sort(order))
+
+
+@given(LABELS, st.integers(1, 6), st.integers(0, 99), st.data())
+def test_duplicates_never_share_a_bag(
+    labels: NDArray[np.int64], images_per_bag: int, seed: int, data: st.DataObject
+) -> None:
+    numbers = st.lists(st.integers(-1, 5), min_size=len(labels), max_size=len(labels))
+    groups = np.array(data.draw(numbers), np.int64)
+    bags = draw_bags(labels, images_per_bag, np.random.default_rng(seed), groups=groups)
+    assert set(bags.index[bags.present].tolist()) == set(range(len(labels)))
+    assert (labels[bags.index] == bags.label[:, None]).all()
+    assert len(bags.label) == count_bags(labels, images_per_bag, np.arange(len(labels)), groups)
+    for rows, real in zip(bags.index, bags.present, strict=True):
+        assert real[0]
+        members = rows[real].tolist()
+        assert len(set(members)) == len(members)
+        copies = [groups[row] for row in members if groups[row] >= 0]
+        assert len(set(copies)) == len(copies)
+
+
+@given(LABELS, st.integers(1, 6), st.integers(0, 99))
+def test_without_duplicates_groups_change_nothing(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
+    alone = draw_bags(labels, images_per_bag, np.random.default_rng(seed), groups=np.full(len(labels), -1))
+    assert np.array_equal(alone.index, drawn(labels, images_per_bag, seed).index)
+    across = np.where(np.arange(len(labels)) == 0, 0, -1)  # the other of the group is a test image
+    leaking = draw_bags(labels, images_per_bag, np.random.default_rng(seed), groups=across)
+    assert np.array_equal(leaking.index, alone.index)
+
+
+def test_bags_are_padded_only_where_a_class_has_nothing_but_copies() -> None:
+    labels, groups = np.zeros(7, np.int64), np.array([0, 0, 0, 0, 0, -1, -1])
+    bags = draw_bags(labels, 3, np.random.default_rng(0), groups=groups)
+    assert len(bags.label) == 5  # a bag for each copy
+    assert bags.present.all()  # each with both of the others
+    copies = draw_bags(labels, 3, np.random.default_rng(0), groups=np.zeros(7, np.int64))
+    assert copies.present.sum(axis=1).tolist() == [1] * 7
 
 
 def test_each_image_once_keeps_the_order() -> None:

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 
@@ -272,7 +273,21 @@ def test_new_files_join_the_cache(folder: Path) -> None:
     assert len(parts()) == 2
 
 
-def test_copies_are_known(folder: Path) -> None:
-    shutil.copy(folder / "a.png", folder / "copy.png")
-    result = scan(index_of(folder, "a.png", "copy.png", "text.jpg", "gone.jpg"), CONFIG, workers=1)
-    assert result.copies().tolist() == [True, True, False, False]
+def test_hashes_are_cached_with_the_boxes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_of(folder, "a.png", "b.png", "flat.png", "text.jpg")
+    first = scan(index, CONFIG, workers=1)
+    assert [value is None for value in first.hashes] == [False, False, True, True]
+    assert first.hashes[0] != first.hashes[1]
+    monkeypatch.setattr(proposals, "picture_hash", None)
+    again = scan(index_of(folder, "b.png", "a.png"), CONFIG, workers=1)
+    assert again.hashes == [first.hashes[1], first.hashes[0]]
+
+
+def test_a_cache_of_an_older_format_is_left_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(proposals, "ALGORITHM", proposals.ALGORITHM - 1)
+        scan(index_of(folder, "a.png"), CONFIG, workers=1)
+    (old,) = parts()
+    pq.write_table(pq.read_table(old).drop_columns(["hash"]), old)
+    assert scan(index_of(folder, "a.png"), CONFIG, workers=1).hashes[0] is not None
+    assert len(parts()) == 2

@@ -81,7 +81,8 @@ def proposals(boxes: list[tuple[float, float, float, float]], count: int) -> Box
     """The same boxes in each of `count` images."""
     found = np.tile(np.array(boxes, np.float32).reshape(1, -1, 4), (count, 1, 1))  # (n, P, 4)
     keys: list[bytes | None] = [number.to_bytes(16) for number in range(count)]
-    return Boxes(Scan(keys, np.full((count, 2), 64, np.int32), found, np.full(count, len(boxes)), [None] * count))
+    none = [None] * count
+    return Boxes(Scan(keys, np.full((count, 2), 64, np.int32), found, np.full(count, len(boxes)), none, none))
 
 
 def flipped_task(share: float) -> Task:

@@ -183,6 +183,7 @@ def test_decisions_survive_download_and_reload(run: Run, visit: Visits, tmp_path
     page.locator("#new-label").select_option("1")
     page.keyboard.press("Escape")
     page.click("#drop-all")
+    expect(page.locator("#bulk-note")).to_contain_text("of all classes marked drop")
     every = page.evaluate("somnet.loaded('run').below[100]")
     made = decisions_of(page)
     assert set(made.values()) <= {"d", "r1"}

@@ -1,0 +1,399 @@
+"""A cleaned copy of a run's data: what is in it, that the data stay as they are, and who else can read it."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from pycocotools.coco import COCO
+
+import somnet
+from somnet import cleaning
+from somnet.cleaning import clean
+from somnet.data.sources import open_source
+from somnet.errors import ConfigError, RunError
+from somnet.files import link_or_copy
+from somnet.run import Run
+
+if TYPE_CHECKING:
+    from tests.conftest import Outcome, Photos, Tiny
+
+    Cli = Callable[..., Outcome]
+
+HOSTILE = "<img src=x onerror=alert(1)>.png"
+NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
+LONG = "n" * 246 + ".png"
+
+
+def blobs(number: int) -> Image.Image:
+    pixels = np.random.default_rng(number).integers(0, 256, (9, 9, 3), np.uint8)
+    return Image.fromarray(pixels).resize((64, 64), Image.Resampling.BICUBIC)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A trained run, its data, and what the data were before anybody cleaned them."""
+
+    run: Path
+    data: Path
+    before: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def made(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """18 sound images, and: a copy in train, one in test, a broken file, odd names, one name in two folders."""
+    data = photos.fill(tmp_path_factory.mktemp("cleaning") / "web")
+    train = data / "train"
+    for number, file in enumerate(sorted(data.rglob("*.png"))):
+        blobs(100 + number).save(file)  # the usual pictures of a class are look-alikes
+    shutil.copy(train / "ash/0.png", train / "ash/copy.png")
+    shutil.copy(train / "ash/1.png", data / "test/ash/leak.png")
+    (train / "ash/broken.png").write_bytes(b"no picture")
+    for number, name in enumerate((HOSTILE, NOT_UTF8, LONG, "deep/0.png", "0.gif"), start=20):
+        (train / "=birch" / name).parent.mkdir(exist_ok=True)
+        blobs(number).save(train / "=birch" / name, "PNG")
+    out = data.parent / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOMNET_CACHE", str(data.parent / "cache"))
+        somnet.train(data, tiny.config("plain", **{"train.epochs": 1}), out=out, device="cpu", workers=0)
+    return Made(out, data, photos.fingerprint(data))
+
+
+def with_scores(made: Made, folder: Path, **columns: dict[str, Any]) -> Path:
+    """The run with other scores: by column and file name."""
+    run = folder / "run"
+    shutil.copytree(made.run, run)
+    table = pq.read_table(run / "issues.parquet")
+    names = table["file_name"].to_pylist()
+    good = {"label_score": 0.95, "is_label_issue": False, "is_background_issue": False}
+    bad = table["is_unreadable_issue"].to_pylist()
+    for column, usual in good.items():
+        wanted = columns.get(column, {})
+        values = [None if gone else wanted.get(name, usual) for name, gone in zip(names, bad, strict=True)]
+        place = table.schema.get_field_index(column)
+        table = table.set_column(place, column, pa.array(values, table.schema.field(column).type))
+    for column in ("predicted_label", "clean_box"):
+        wanted = columns.get(column, {})
+        own = table["given_label" if column == "predicted_label" else column].to_pylist()
+        values = [wanted.get(name, value) for name, value in zip(names, own, strict=True)]
+        place = table.schema.get_field_index(column)
+        table = table.set_column(place, column, pa.array(values, table.schema.field(column).type))
+    pq.write_table(table, run / "issues.parquet")
+    return run
+
+
+def metadata(out: Path) -> list[dict[str, Any]]:
+    return list(pq.read_table(out / "metadata.parquet").to_pylist())
+
+
+def removed(out: Path) -> dict[str, str]:
+    with (out / "removed.csv").open(newline="", encoding="utf-8") as file:
+        return {row["file_name"]: row["reason"] for row in csv.DictReader(file)}
+
+
+WRONG = "train/oak, red/3.png"
+
+
+@pytest.fixture
+def run(made: Made, tmp_path: Path) -> Path:
+    return with_scores(
+        made,
+        tmp_path,
+        label_score={WRONG: 0.1},
+        is_label_issue={WRONG: True},
+        predicted_label={WRONG: "ash"},
+        is_background_issue={"train/ash/2.png": True},
+        clean_box={"train/ash/2.png": [10.0, 12.0, 42.0, 36.0]},
+    )
+
+
+# --- duplicates of the run
+
+
+def test_train_lists_the_duplicates(made: Made) -> None:
+    with (made.run / "duplicates.csv").open(newline="", encoding="utf-8") as file:
+        rows = [(row["group"], row["file_name"], row["split"], row["exact"]) for row in csv.DictReader(file)]
+    assert rows == [
+        ("0", "train/ash/0.png", "train", "true"),
+        ("0", "train/ash/copy.png", "train", "true"),
+        ("1", "train/ash/1.png", "train", "true"),
+        ("1", "test/ash/leak.png", "test", "true"),
+    ]
+
+
+def test_leaks_are_named_in_the_log(made: Made) -> None:
+    text = (made.run / "train.log").read_text(encoding="utf-8")
+    assert "1 leaks" in text
+    assert "train/ash/1.png = test/ash/leak.png" in text
+
+
+def test_scores_know_the_groups(made: Made) -> None:
+    rows = {row["file_name"]: row for row in Run(made.run).scores().to_pylist()}
+    flagged = [name for name, row in rows.items() if row["is_near_duplicate_issue"]]
+    assert flagged == ["train/ash/copy.png"]
+    assert rows["train/ash/1.png"]["duplicate_group"] == 1  # its copy is a test image
+    assert rows["train/ash/2.png"]["duplicate_group"] is None
+
+
+# --- what is written
+
+
+def test_what_goes_has_a_reason_and_the_rest_is_there(made: Made, run: Path, tmp_path: Path, photos: "Photos") -> None:
+    out = tmp_path / "cleaned"
+    result = clean(run, out)
+    assert removed(out) == {WRONG: "label", "train/ash/copy.png": "duplicate", "train/ash/broken.png": "unreadable"}
+    assert result.removed == {"ash": {"duplicate": 1, "unreadable": 1}, "oak, red": {"label": 1}}
+    assert result.kept == {"=birch": 11, "ash": 6, "oak, red": 5}
+    rows = metadata(out)
+    assert sum(row["split"] == "train" for row in rows) == 22
+    assert sum(row["split"] == "test" for row in rows) == 7  # untouched
+    for row in rows:
+        assert (out / row["file_name"]).samefile(row["original_path"].replace("\\xe9", "\udce9"))
+    listed = {row["file_name"] for row in rows}
+    there = {str(file.relative_to(out)) for file in out.rglob("*.*") if file.is_file()}
+    assert there - {"metadata.parquet", "removed.csv"} == listed
+    assert photos.fingerprint(made.data) == made.before
+
+
+def test_odd_names_survive(run: Path, tmp_path: Path) -> None:
+    clean(run, tmp_path / "cleaned")
+    names = {row["file_name"] for row in metadata(tmp_path / "cleaned")}
+    assert f"train/=birch/{HOSTILE}" in names
+    assert "train/=birch/caf\\xe9.png" in names
+    assert {"train/=birch/0.gif", "train/=birch/0-2.png", "train/=birch/0-3.png"} <= names  # known by their stems
+    assert any(name.startswith("train/=birch/nnn") and len(name) < 230 for name in names)
+
+
+def test_somnet_trains_on_the_cleaned_data(run: Path, tmp_path: Path, tiny: "Tiny") -> None:
+    clean(run, tmp_path / "cleaned")
+    index = open_source(tmp_path / "cleaned")
+    assert index.classes == ("=birch", "ash", "oak, red")
+    again = somnet.train(
+        tmp_path / "cleaned", tiny.config("plain", **{"train.epochs": 1}), out=tmp_path / "2", device="cpu", workers=0
+    )
+    assert again.summary["data"] == {"classes": 3, "train": 22, "test": 7, "unreadable": 0}
+
+
+def test_crops_show_the_best_region(made: Made, run: Path, tmp_path: Path) -> None:
+    result = clean(run, tmp_path / "cleaned", policy="crop")
+    assert result.cropped == 1
+    (row,) = [row for row in metadata(tmp_path / "cleaned") if row["file_name"] == "train/ash/2.jpg"]
+    assert row["box"] == [0, 0, 32, 24]
+    with Image.open(tmp_path / "cleaned/train/ash/2.jpg") as crop, Image.open(made.data / "train/ash/2.png") as whole:
+        assert crop.size == (32, 24)
+        part = whole.crop((10, 12, 42, 36)).resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
+        assert crop.resize((1, 1), Image.Resampling.BOX).getpixel((0, 0)) == pytest.approx(part, abs=4)
+
+
+def test_weights_follow_the_scores(run: Path, tmp_path: Path) -> None:
+    result = clean(run, tmp_path / "cleaned", policy="reweight")
+    assert sum(result.kept.values()) == 24
+    weights = {row["original_path"].split("/web/")[1]: row["weight"] for row in metadata(tmp_path / "cleaned")}
+    assert weights[WRONG] == pytest.approx(0.1)
+    assert weights["test/ash/leak.png"] == 1
+
+
+def test_decisions_have_the_last_word(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "decisions.csv"
+    file.write_text(
+        f'file_name,decision,label\n"{WRONG}",keep,\ntrain/ash/5.png,drop,\ntrain/ash/4.png,relabel,\'=birch\n'
+    )
+    result = clean(run, tmp_path / "cleaned", decisions=file)
+    assert result.relabelled == 1
+    assert removed(tmp_path / "cleaned")["train/ash/5.png"] == "decision"
+    assert WRONG not in removed(tmp_path / "cleaned")
+    (moved,) = [row for row in metadata(tmp_path / "cleaned") if row["original_path"].endswith("ash/4.png")]
+    assert (moved["label"], moved["original_label"]) == ("=birch", "ash")
+    assert moved["file_name"].startswith("train/=birch/4")
+
+
+def test_decisions_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("file_name,decision,label\nelsewhere.png,drop,\n")
+    with pytest.raises(ConfigError, match=r"elsewhere\.png"):
+        clean(run, tmp_path / "cleaned", decisions=tmp_path / "d.csv")
+
+
+# --- places
+
+
+def test_places_that_would_harm_are_refused(made: Made, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="inside the data"):
+        clean(run, made.data / "train" / "cleaned")
+    with pytest.raises(RunError, match="lie inside"):
+        clean(run, made.data.parent)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/thesis.txt").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(RunError, match="no cleaned data set"):
+            clean(run, tmp_path / "thesis", overwrite=overwrite)
+    assert (tmp_path / "thesis/thesis.txt").read_text() == "mine"
+
+
+def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path) -> None:
+    clean(run, tmp_path / "cleaned")
+    with pytest.raises(RunError, match="--overwrite"):
+        clean(run, tmp_path / "cleaned")
+    clean(run, tmp_path / "cleaned", policy="reweight", overwrite=True)
+    assert WRONG not in removed(tmp_path / "cleaned")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
+
+
+def test_moved_data_can_be_named(made: Made, run: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(made.data, moved)
+    told = json.loads((run / "data.json").read_text())
+    (run / "data.json").write_text(json.dumps({**told, "path": str(tmp_path / "gone")}))
+    with pytest.raises(RunError, match="--data"):
+        clean(run, tmp_path / "cleaned")
+    clean(run, tmp_path / "cleaned", data=moved)
+    assert (tmp_path / "cleaned/train/ash/2.png").samefile(moved / "train/ash/2.png")
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a second file system")
+def test_another_file_system_gets_copies(made: Made, run: Path) -> None:
+    out = Path("/dev/shm") / f"somnet-cleaned-{os.getpid()}"
+    try:
+        clean(run, out)
+        copy, original = out / "train/ash/2.png", made.data / "train/ash/2.png"
+        assert copy.read_bytes() == original.read_bytes()
+        assert copy.stat().st_dev != original.stat().st_dev
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_leaves_no_half_folder(run: Path, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            left = iter(range(5))
+
+            def link_and_die(source: str, target: Path) -> None:
+                link_or_copy(source, target)
+                if next(left, None) is None:
+                    os.kill(os.getpid(), number)
+
+            monkeypatch.setattr(cleaning, "link_or_copy", link_and_die)
+            clean(run, tmp_path / "cleaned")
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] != 0
+    assert not (tmp_path / "cleaned").exists()
+    assert (tmp_path / ".cleaned.part").exists() == (number == signal.SIGKILL)
+    clean(run, tmp_path / "cleaned")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
+
+
+# --- the command
+
+
+def test_a_dry_run_only_prints(run: Path, tmp_path: Path, cli: "Cli") -> None:
+    done = cli("clean", run, "--out", tmp_path / "cleaned", "--dry-run")
+    assert done.code == 0
+    assert not (tmp_path / "cleaned").exists()
+    total = next(line for line in done.out.splitlines() if line.startswith("total"))
+    assert total.split() == ["total", "22", "1", "1", "1"]
+    assert "without --dry-run" in done.out
+
+
+def test_the_command_says_what_is_next(run: Path, tmp_path: Path, cli: "Cli") -> None:
+    done = cli("clean", run, "--out", tmp_path / "cleaned", "--threshold", "0.5", "--format", "coco,cleanlab")
+    assert done.code == 0
+    assert f"somnet train {tmp_path / 'cleaned'}" in done.out
+    assert (tmp_path / "cleaned/coco.json").is_file()
+    assert (tmp_path / "cleaned/cleanlab/issues.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    "words", [("--policy", "burn"), ("--format", "voc"), ("--threshold", "7"), ("--max-drop-per-class", "-1")]
+)
+def test_odd_choices_are_refused(run: Path, tmp_path: Path, cli: "Cli", words: tuple[str, str]) -> None:
+    done = cli("clean", run, "--out", tmp_path / "cleaned", *words)
+    assert done.code == 2
+    assert not (tmp_path / "cleaned").exists()
+
+
+# --- read by others
+
+
+@pytest.fixture
+def exported(run: Path, tmp_path: Path) -> Path:
+    clean(run, tmp_path / "cleaned", formats=("fiftyone", "coco", "label-studio", "cleanlab"))
+    return tmp_path / "cleaned"
+
+
+def test_pycocotools_reads_the_coco_file(exported: Path) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(str(exported / "coco.json"))
+    assert [category["name"] for category in coco.loadCats(coco.getCatIds())] == ["=birch", "ash", "oak, red"]
+    assert len(coco.getImgIds()) == len(coco.getAnnIds()) == 22
+    boxes = {row["file_name"]: row["box"] for row in metadata(exported)}
+    for image in coco.loadImgs(coco.getImgIds()):
+        with Image.open(exported / image["file_name"]) as picture:
+            assert picture.size == (image["width"], image["height"])
+        (annotation,) = coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]]))
+        x, y, width, height = annotation["bbox"]
+        assert [x, y, x + width, y + height] == pytest.approx(boxes[image["file_name"]])
+
+
+def test_the_fiftyone_folder_follows_its_format(exported: Path) -> None:
+    """FiftyOneImageDetectionDataset: data/, and labels.json with classes and labels by path without suffix."""
+    folder = exported / "fiftyone"
+    content = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
+    files = [file for file in (folder / "data").rglob("*") if file.is_file()]
+    stems = {os.path.splitext(file.relative_to(folder / "data"))[0] for file in files}
+    assert stems == set(content["labels"])
+    assert len(stems) == len(files) == 22
+    for detections in content["labels"].values():
+        (detection,) = detections
+        assert content["classes"][detection["label"]] in ("=birch", "ash", "oak, red")
+        x, y, width, height = detection["bounding_box"]
+        assert min(x, y) >= 0
+        assert max(x + width, y + height) <= 1 + 1e-6
+        assert 0 <= detection["confidence"] <= 1
+
+
+def test_the_label_studio_tasks_fit_their_interface(exported: Path) -> None:
+    view = ElementTree.parse(exported / "label-studio/labels.xml").getroot()
+    tags = {tag.get("name"): tag for tag in view}
+    tasks = json.loads((exported / "label-studio/tasks.json").read_text(encoding="utf-8"))
+    assert len(tasks) == 22
+    kinds = {"choices": "Choices", "rectanglelabels": "RectangleLabels"}
+    for task in tasks:
+        name = unquote(task["data"]["image"].removeprefix("/data/local-files/?d="))
+        assert (exported / name).is_file()
+        (prediction,) = task["predictions"]
+        for result in prediction["result"]:
+            tag = tags[result["from_name"]]
+            assert tag.tag == kinds[result["type"]]
+            assert tag.get("toName") == result["to_name"] == "image"
+            (value,) = result["value"][result["type"]]
+            assert value in [choice.get("value") for choice in tag]
+        box = prediction["result"][1]["value"]
+        assert box["x"] + box["width"] <= 100 + 1e-4
+        assert box["y"] + box["height"] <= 100 + 1e-4
+
+
+def test_pandas_reads_the_cleanlab_table(exported: Path) -> None:
+    table = pd.read_parquet(exported / "cleanlab/issues.parquet")
+    assert list(table.columns[:4]) == ["is_label_issue", "label_score", "given_label", "predicted_label"]
+    assert table["is_label_issue"].dropna().map(type).eq(bool).all()
+    issues = table[table["is_label_issue"].eq(True)]
+    assert issues["file_name"].tolist() == [WRONG]
+    text = pd.read_csv(exported / "cleanlab/issues.csv")
+    assert text["given_label"].str.startswith("=").sum() == 0
