@@ -43,9 +43,7 @@ def main() -> int:
     print(f"{SIDE**2:,} slots, {CLASSES:,} classes, {WIDTH:,} features, {torch.get_num_threads()} threads\n")
     print("| what | measured | limit |\n| --- | ---: | ---: |")
     kept = True
-    for name, (changed, most, rows) in changed_rows(
-        memory, bags, label
-    ).items():  # first: a trained D may stay as it is
+    for name, (changed, most, rows) in changed_rows(memory, bags, label).items():
         print(f"| rows of {name} that an update changes, of {rows:,} | {changed} | <= {most} |")
         kept &= 0 < changed <= most
     search = ratio(lambda: winner(rois, memory.keys), lambda: rois @ memory.keys.detach().T, pairs)
