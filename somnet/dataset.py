@@ -173,17 +173,17 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     boxes = data.train.scan.counts
     lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
-        lines.append(f"warning: no training image of {_some(empty)}: the model will never predict it")
+        lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
         f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
     ]:
         lines.append(
-            f"warning: fewer images than the {images_per_bag} of a bag: {_some(small)}; they take part all the same"
+            f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they take part all the same"
         )
     if found := duplicates(data):
         lines.append(f"duplicates: {len(found)} images in {len({row.group for row in found})} groups")
         if both := leaks(found):
-            named = _some([f"{train.file_name} = {test.file_name}" for train, test in both])
+            named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
             lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{_first_reasons(data.unreadable)}")
@@ -193,10 +193,11 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
 def _first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
     if not unreadable:
         return ""
-    return " (" + _some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
+    return " (" + some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
 
 
-def _some(items: list[str], between: str = ", ") -> str:
+def some(items: list[str], between: str = ", ") -> str:
+    """The first few of many, and how many more there are."""
     rest = len(items) - MOST_NAMED
     return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
 

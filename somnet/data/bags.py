@@ -157,7 +157,7 @@ class PixelInputs:
         view = None if self.views is None else self.views[row]
         at_least = self.side if view is None else enough_for(view, self.side)
         try:
-            image = read_picture(self.index.path(row), at_least=at_least).image
+            image = read_picture(self.index.location(row), at_least=at_least).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
             raise DataError(f"{name} could be read before but not now: {error}: restore it and go on") from None

@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from somnet.data.decode import read_picture
 from somnet.data.duplicates import HASH_BYTES, picture_hash
 from somnet.data.edgeboxes import edge_boxes
 from somnet.data.index import Index
+from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 from somnet.files import atomic_path, cache_folder
 from somnet.parallel import on_all_cores
@@ -53,7 +53,7 @@ WHOLE = (0.0, 0.0, 1.0, 1.0)  # the view of a whole image
 class Scan:
     """What the images of an index hold: one row each, in the index's order."""
 
-    keys: list[bytes | None]  # of the content; None where there is no file
+    keys: Sequence[bytes | None]  # of the content; None where there is no file
     sizes: NDArray[np.int32]  # (n, 2) width and height of the upright image
     boxes: NDArray[np.float32]  # (n, max_boxes, 4) shares of width and height, zero where padded
     counts: NDArray[np.int64]  # (n,) boxes found
@@ -93,7 +93,7 @@ def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Sc
     known = _read_parts(folder, {key for key in keys if key})
     first_row = {key: row for row, key in reversed(list(enumerate(keys))) if key and key not in known}
     if first_row:
-        tasks = [(key, index.path(row)) for key, row in sorted(first_row.items(), key=lambda item: item[1])]
+        tasks = [(key, index.location(row)) for key, row in sorted(first_row.items(), key=lambda item: item[1])]
         with track("finding boxes", len(tasks)) as advance, _Parts(folder) as parts:
             for found in on_all_cores(_Propose(config), tasks, workers, in_order=False):
                 parts.add([row for row in found if row["reason"] is None])  # a bad file may be mended, or memory short
@@ -108,10 +108,10 @@ class _Propose:
 
     config: ProposalConfig
 
-    def __call__(self, task: tuple[bytes, str]) -> dict[str, Any]:
-        key, path = task
+    def __call__(self, task: tuple[bytes, Location]) -> dict[str, Any]:
+        key, location = task
         try:
-            picture = read_picture(path, at_least=self.config.edge_side)
+            picture = read_picture(location, at_least=self.config.edge_side)
         except UnreadableImage as error:
             return {"key": key, "width": 0, "height": 0, "boxes": [], "hash": None, "reason": str(error)}
         boxes = edge_boxes(
@@ -132,17 +132,23 @@ class _Propose:
         }
 
 
-def _fingerprint(path: str) -> tuple[bytes | None, int, int, str | None]:
-    """Key, size and time of a file, or the reason why there is none."""
+def _fingerprint(location: Location) -> tuple[bytes | None, int, int, str | None]:
+    """Key, size and time of an image, or the reason why there is none."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None, 0, 0, "not a regular file"  # a pipe or a device could be read for ever
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
+        with location.open() as stream:
+            size, time = _size_and_time(location)
+            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).digest()
+    except UnreadableImage as error:
+        return None, 0, 0, str(error)
     except OSError as error:
         return None, 0, 0, f"cannot be read: {error.strerror}"
-    return digest, status.st_size, status.st_mtime_ns, None
+    return digest, size, time, None
+
+
+def _size_and_time(location: Location) -> tuple[int, int]:
+    """What tells a changed image: its bytes, and the time of the file that holds it."""
+    status = os.stat(location.path)
+    return (status.st_size if location.size is None else location.size), status.st_mtime_ns
 
 
 def _content_keys(index: Index, workers: int | None) -> tuple[list[bytes | None], list[str | None]]:
@@ -158,18 +164,18 @@ def _content_keys(index: Index, workers: int | None) -> tuple[list[bytes | None]
         if reasons[row] is not None:
             continue
         try:
-            status = os.stat(index.path(row))
+            size_and_time = _size_and_time(index.location(row))
         except OSError:
             unseen.append(row)  # reading it will tell why
             continue
         old = seen.get(name)
-        if old and (old["size"], old["time"]) == (status.st_size, status.st_mtime_ns):
+        if old and (old["size"], old["time"]) == size_and_time:
             keys[row] = old["key"]
         else:
             unseen.append(row)
     if unseen:
         with track("reading files", len(unseen)) as advance:
-            results = on_all_cores(_fingerprint, [index.path(row) for row in unseen], workers)
+            results = on_all_cores(_fingerprint, [index.location(row) for row in unseen], workers)
             rows = iter(unseen)
             for chunk in results:
                 for (key, size, time, reason), row in zip(chunk, rows, strict=False):  # chunk first: it ends first
