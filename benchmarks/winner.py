@@ -64,7 +64,7 @@ def ratio(first: Callable[[], object], second: Callable[[], object], pairs: int)
     """Time of the first over that of the second: medians of turns, the first of which is to warm up."""
     turns = [(seconds(first), seconds(second)) for _ in range(pairs + 1)][1:]
     above, below = (statistics.median(times) for times in zip(*turns, strict=True))
-    return above / below
+    return float(above / below)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -98,9 +98,9 @@ def dense_update(memory: SelfOrganizingMemory, x: Tensor, label: Tensor) -> None
 def changed_rows(memory: SelfOrganizingMemory, x: Tensor, label: Tensor) -> dict[str, tuple[int, int, int]]:
     """Of each table: rows that a step changed, how many it may change, and how many there are."""
     before = {name: table.detach().clone() for name, table in memory.named_parameters()}
-    near = len(memory.neighbours[memory.find(x)].unique())
+    near = len(set(memory.neighbours[memory.find(x)].flatten().tolist()))
     sparse_update(memory, x, label)
-    most = {"keys": near, "d": near, "r": len(label.unique())}
+    most = {"keys": near, "d": near, "r": len(set(label.tolist()))}
     return {
         name: (int((table != before[name]).any(dim=1).sum()), most[name], len(table))
         for name, table in memory.named_parameters()

@@ -30,8 +30,8 @@ def index_of(*rows: dict[str, Any]) -> Index:
 
 def scan_of(count: int) -> Scan:
     empty = np.zeros((count, 0, 4), np.float32)
-    none = [None] * count
-    return Scan([b"k"] * count, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
+    keys, none = pa.array([b"k"] * count), pa.nulls(count)
+    return Scan(keys, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
 
 
 def judged(scores: list[float], boxes: list[list[float]]) -> pa.Table:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -45,9 +46,9 @@ def found(counts: list[int]) -> Scan:
     boxes = np.zeros((len(counts), 3, 4), np.float32)
     for row, count in enumerate(counts):
         boxes[row, :count] = [0.1 + row / 100, 0.2, 0.7, 0.9]
-    keys: list[bytes | None] = [row.to_bytes(16, "little") for row in range(len(counts))]
+    keys = pa.array([row.to_bytes(16, "little") for row in range(len(counts))])
     sizes = np.full((len(counts), 2), 40, np.int32)
-    none = [None] * len(counts)
+    none = pa.nulls(len(counts))
     return Scan(keys, sizes, boxes, np.array(counts, np.int64), none, none)
 
 
@@ -273,7 +274,7 @@ def test_a_picture_that_vanished_is_named(tmp_path: Path, workers: int) -> None:
 def test_cached_maps_are_looked_up_by_content() -> None:
     scan = found([1, 2])
     store = MapStore("trunk", (1, 1, 1))
-    store.add([key for key in scan.keys if key], torch.tensor([5.0, 7.0]).view(2, 1, 1, 1))
+    store.add(scan.keys.to_pylist(), torch.tensor([5.0, 7.0]).view(2, 1, 1, 1))
     inputs = CachedInputs(store, Boxes(scan))
     assert [float(inputs(row, None)[0]) for row in (0, 1)] == [5.0, 7.0]
     assert inputs(1, 3)[2].tolist() == [True, True, True, False]
