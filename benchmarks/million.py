@@ -33,7 +33,7 @@ from somnet.config import Config
 from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags, load
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
-from somnet.data.proposals import FOUND, SEEN, Scan, found_folder, scan, seen_file
+from somnet.data.proposals import FILES_A_PART, FOUND, SEEN, Scan, found_folder, scan, seen_file
 from somnet.dataset import DataSet, Part
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.methods.base import Method
@@ -43,7 +43,6 @@ from somnet.types import Bag, Inspection, Losses, Phase
 CONFIG = Config()
 PICTURES = 100  # different ones
 SIDE = 96  # of a picture, in pixels
-IN_A_PART = 100_000
 COPIES = 0.02  # share of the images that are copies of others
 WORKERS, BAGS_A_BATCH, IMAGES_PER_BAG = 2, 32, 2
 BATCHES = 300  # that the workers hand over before their memory is measured
@@ -150,8 +149,8 @@ def fill_cache(index: Index) -> None:
     seen_file(index.root).parent.mkdir(parents=True)
     pq.write_table(seen, seen_file(index.root))
     found_folder(CONFIG.proposals).mkdir(parents=True)
-    for start in range(0, count, IN_A_PART):
-        rows = min(IN_A_PART, count - start)
+    for start in range(0, count, FILES_A_PART):
+        rows = min(FILES_A_PART, count - start)
         pixels = rng.random((rows * boxes, 4), np.float32) * SIDE
         ends = pa.array(np.arange(rows + 1, dtype=np.int32) * 4 * boxes)
         side = pa.array(np.full(rows, SIDE, np.int32))

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from somnet.config import Config
 from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
 from somnet.data.duplicates import group_duplicates
-from somnet.data.index import Index
+from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.maps import MapStore
-from somnet.data.proposals import ROWS_AT_ONCE, Scan, scan
+from somnet.data.proposals import Scan, scan
 from somnet.data.sources import open_source
 from somnet.errors import DataError
 from somnet.files import atomic_path, csv_cell, display_name

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,7 @@ log = logging.getLogger("somnet")
 
 ALGORITHM = 2  # raise it when what is found in an image changes, so that old caches are left behind
 FILES_A_PART = 1024
-PARTS_AT_ONCE = 256  # read together; of what was not asked for, no more than that is held
-ROWS_AT_ONCE = 65_536
+PARTS_AT_ONCE = 64
 
 KEY = pa.binary(16)
 
@@ -92,16 +92,19 @@ def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Sc
     """Try every image and find its boxes, as far as the cache does not have them."""
     keys, reasons = _content_keys(index, workers)
     folder = found_folder(config)
-    known = _read_parts(folder, keys)
-    missing = _first_rows(keys, known["key"])
+    gathered = _Gathered(keys, reasons, config.max_boxes)
+    for table in _read_parts(folder):
+        gathered.add(table)
+    missing = gathered.missing()
     if len(missing):
         tasks = [(keys[row].as_py(), index.location(row)) for row in missing.tolist()]
         with track("finding boxes", len(tasks)) as advance, _Parts(folder) as parts:
             for found in on_all_cores(_Propose(config), tasks, workers, in_order=False):
                 parts.add(found)
                 advance(len(found))
-        known = pa.concat_tables([known, *parts.tables])
-    return _assemble(keys, reasons, known.combine_chunks(), config.max_boxes)
+        for start in range(0, len(parts.tables), PARTS_AT_ONCE):
+            gathered.add(pa.concat_tables(parts.tables[start : start + PARTS_AT_ONCE]))
+    return gathered.scan()
 
 
 def found_folder(config: ProposalConfig) -> Path:
@@ -115,13 +118,6 @@ def seen_file(root: Path) -> Path:
     """Where the cache remembers the files of a data set."""
     name = hashlib.sha256(os.fsencode(os.path.abspath(root))).hexdigest()[:16]
     return cache_folder() / "files" / f"{name}.parquet"
-
-
-def _first_rows(keys: pa.Array, known: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Rows whose key is not known yet; of equal keys only the first."""
-    rows = np.flatnonzero(pc.and_(keys.is_valid(), pc.invert(pc.is_in(keys, value_set=known.combine_chunks()))))
-    number = keys.take(pa.array(rows)).dictionary_encode().indices.to_numpy()  # equal for equal keys
-    return np.asarray(rows[np.unique(number, return_index=True)[1]], np.int64)
 
 
 @dataclass(frozen=True)
@@ -180,9 +176,9 @@ def _content_keys(index: Index, workers: int | None) -> tuple[pa.Array, pa.Array
     seen = _read_table(table_file, SEEN).combine_chunks()
     listed = np.asarray(reasons.is_null())  # (n,) files that may be there
     now = np.full((len(index), 2), -1, np.int64)  # (n, 2) size and time
-    for row in np.flatnonzero(listed).tolist():
+    for row, location in enumerate(index.locations()):
         with contextlib.suppress(OSError):  # reading it will tell why
-            now[row] = _size_and_time(index.location(row))
+            now[row] = _size_and_time(location) if listed[row] else -1
     place = pc.index_in(names, value_set=seen["file_name"].combine_chunks())  # (n,) in the table; null: not in it
     before = np.column_stack([seen[name].take(place).fill_null(-2).to_numpy() for name in ("size", "time")])  # (n, 2)
     same = listed & (before == now).all(axis=1)
@@ -208,31 +204,48 @@ def _content_keys(index: Index, workers: int | None) -> tuple[pa.Array, pa.Array
     return keys, reasons
 
 
-def _assemble(keys: pa.Array, reasons: pa.Array, known: pa.Table, max_boxes: int) -> Scan:
-    sizes = np.zeros((len(keys), 2), np.int32)
-    boxes = np.zeros((len(keys), max_boxes, 4), np.float32)
-    counts = np.zeros(len(keys), np.int64)
-    place = pc.index_in(keys, value_set=known["key"].combine_chunks())  # (n,) null where there is no key
-    for start in range(0, len(keys), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        found = known.select(["width", "height", "boxes"]).take(place[rows]).combine_chunks()
-        sizes[rows] = np.column_stack([found[name].fill_null(0).to_numpy() for name in ("width", "height")])
-        counts[rows] = pc.list_value_length(found["boxes"]).fill_null(0).to_numpy() // 4
+class _Gathered:
+    """What is known of the images of an index, table by table of the cache: all at once would not fit into memory."""
+
+    def __init__(self, keys: pa.Array, reasons: pa.Array, max_boxes: int) -> None:
+        self.keys, self.reasons, self.hashes = keys, reasons, pa.nulls(len(keys), pa.binary(HASH_BYTES))
+        self.known = np.zeros(len(keys), bool)
+        self.sizes = np.zeros((len(keys), 2), np.int32)
+        self.boxes = np.zeros((len(keys), max_boxes, 4), np.float32)
+        self.counts = np.zeros(len(keys), np.int64)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the rows whose keys are asked for."""
+        place = pc.index_in(self.keys, value_set=table["key"].combine_chunks())  # (n,) in the table; null: not in it
+        here = place.is_valid()
+        rows = np.flatnonzero(here)
+        found = table.take(place.drop_null()).combine_chunks()
+        self.known[rows] = True
+        sizes = np.column_stack([found["width"], found["height"]])  # (I, 2)
+        counts = pc.list_value_length(found["boxes"]).to_numpy() // 4  # (I,)
         pixels = found["boxes"].combine_chunks().flatten().to_numpy().reshape(-1, 4)  # (R, 4) of all images
-        real = np.arange(max_boxes) < counts[rows, None]  # (I, max_boxes)
-        boxes[rows][real] = pixels / np.tile(sizes[rows], 2).repeat(counts[rows], axis=0)
-    hashes, found_reasons = (known[name].take(place).combine_chunks() for name in ("hash", "reason"))
-    return Scan(keys, sizes, boxes, counts, pc.coalesce(reasons, found_reasons), hashes)
+        boxes = np.zeros((len(rows), *self.boxes.shape[1:]), np.float32)  # (I, max_boxes, 4)
+        boxes[np.arange(boxes.shape[1]) < counts[:, None]] = pixels / np.tile(sizes, 2).repeat(counts, axis=0)
+        self.sizes[rows], self.counts[rows], self.boxes[rows] = sizes, counts, boxes
+        self.hashes = pc.replace_with_mask(self.hashes, here, found["hash"].combine_chunks())
+        self.reasons = pc.coalesce(self.reasons, table["reason"].take(place).combine_chunks())
+
+    def missing(self) -> NDArray[np.int64]:
+        """Rows of which nothing is known yet; of equal keys only the first."""
+        rows = np.flatnonzero(np.asarray(self.keys.is_valid()) & ~self.known)
+        number = self.keys.take(pa.array(rows)).dictionary_encode().indices.to_numpy()  # equal for equal keys
+        return np.asarray(rows[np.unique(number, return_index=True)[1]], np.int64)
+
+    def scan(self) -> Scan:
+        """All of it."""
+        return Scan(self.keys, self.sizes, self.boxes, self.counts, self.reasons, self.hashes)
 
 
-def _read_parts(folder: Path, wanted: pa.Array) -> pa.Table:
-    """The rows of the cache that have a wanted key."""
+def _read_parts(folder: Path) -> Iterator[pa.Table]:
+    """The cache, some parts at a time."""
     files = sorted(folder.glob("*.parquet"))
-    tables = [FOUND.empty_table()]
     for start in range(0, len(files), PARTS_AT_ONCE):
-        table = pa.concat_tables([_read_table(file, FOUND) for file in files[start : start + PARTS_AT_ONCE]])
-        tables.append(table.filter(pc.is_in(table["key"], value_set=wanted)))
-    return pa.concat_tables(tables)
+        yield pa.concat_tables([_read_table(file, FOUND) for file in files[start : start + PARTS_AT_ONCE]])
 
 
 def _read_table(file: Path, schema: pa.Schema) -> pa.Table:
