@@ -80,7 +80,7 @@ def propose(
     rows = found.readable()
     bad = len(index) - len(rows)
     console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
-    for name, reason in zip(index.column("file_name"), found.reasons, strict=True):
+    for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
         if reason is not None:
             console.print(f"  {display_name(name)}: {reason}", markup=False, highlight=False, soft_wrap=True)
 

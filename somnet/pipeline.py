@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from somnet.allocator import keep_memory
@@ -207,8 +208,8 @@ def _train_and_score(
 def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     if summary["test"]["n"]:
         log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
-    labels = sum(images["is_label_issue"].to_pylist())
-    backgrounds = sum(images["is_background_issue"].to_pylist())
+    labels = pc.sum(images["is_label_issue"]).as_py()
+    backgrounds = pc.sum(images["is_background_issue"]).as_py()
     log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
     log.info(
         "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / "issues.csv"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -170,7 +171,7 @@ def measure_reading(index: Index, config: Config) -> ReadPace:
     rows = np.unique(np.linspace(0, len(index) - 1, SAMPLE).astype(np.int64))
     some, count, proposals = index.take(rows), len(rows), config.proposals
     blank = np.zeros((count, proposals.max_boxes, 4), np.float32)
-    none, sizes = [None] * count, np.ones((count, 2), np.int32)
+    none, sizes = pa.nulls(count), np.ones((count, 2), np.int32)
     scan = Scan(none, sizes, blank, np.zeros(count, np.int64), none, none)
     inputs = PixelInputs(some, Boxes(scan), config.model.imgsz)
     load, propose = [], []

@@ -1,7 +1,7 @@
 """The list of a data set's images, as an Arrow table: a million rows cost megabytes, not Python objects."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         ("size", pa.int64()),
     ]
 )
+ROWS_AT_ONCE = 65_536  # where a table is gone through in Python
 SOMETHING_ELSE = "something else"  # a true_label that says no more than that the given label is wrong
 
 
@@ -51,6 +52,13 @@ class Index:
     def location(self, row: int) -> Location:
         """Where the bytes of an image are."""
         return Location(self.path(row), self.table["offset"][row].as_py() or 0, self.table["size"][row].as_py())
+
+    def locations(self) -> Iterator[Location]:
+        """The same for all images, in order, and faster."""
+        columns = self.table.select(["file_name", "archive", "offset", "size"])
+        for batch in columns.to_batches(max_chunksize=ROWS_AT_ONCE):
+            for name, archive, offset, size in zip(*(column.to_pylist() for column in batch), strict=True):
+                yield Location(os.path.join(self.root, os.fsdecode(archive or name)), offset or 0, size)
 
     def labels(self) -> NDArray[np.int64]:
         """Given labels, -1 where there is none."""

@@ -122,7 +122,7 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
 
 
 def _tile(index: Index, row: int) -> Tile:
-    true_label, box = index.column("true_label")[row], index.column("true_box")[row]
+    true_label, box = (index.table[name][row].as_py() for name in ("true_label", "true_box"))
     given = index.classes[index.labels()[row]]
     wrong = true_label is not None and true_label != given
     caption = f"truly {true_label}" if wrong else ""
