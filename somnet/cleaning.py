@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.location import Location
-from somnet.data.sources import open_source
+from somnet.data.sources import open_source, split_name
 from somnet.errors import ConfigError, RunError, SomnetError
 from somnet.files import csv_cell, display_name, flush_to_disk, link_or_copy
 from somnet.label_formats import ANNOTATIONS, Box, Labelled, write_cleanlab
@@ -89,11 +89,11 @@ def clean(
     result = _count(out, scores, verdicts, crops)
     if dry_run:
         return result
-    if not source.exists():
-        raise RunError(f"the run's data {source} are gone: say where they are now with --data")
+    _, place = split_name(source)
+    if not place.exists():
+        raise RunError(f"the run's data {place} are gone: say where they are now with --data")
     index = open_source(source)
-    root = source if source.is_dir() else source.parent
-    _check_place(out, root, overwrite=overwrite)
+    _check_place(out, place if place.is_dir() else place.parent, overwrite=overwrite)
     part = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
     shutil.rmtree(part, ignore_errors=True)  # of a cleaning that was killed
     try:

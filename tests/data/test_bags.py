@@ -322,10 +322,12 @@ def test_a_worker_has_no_copy_of_the_data_set() -> None:
     index = index_from_columns(Path("web"), ["a class"], {"file_name": names, "label": pa.array([0] * count)})
     bags = drawn(index.labels(), 2)  # at random places, so that nearly every page would be written to
     batches = BagBatches(bags, 250, TouchingInputs(index, Boxes(scan)), None, seed=None)
+    others = {child.pid for child in multiprocessing.active_children()}  # that earlier tests have left
     own = []
     for number, _ in enumerate(load(batches, workers=1)):
         if number in (2, 30):
-            own += [own_megabytes(child.pid) for child in multiprocessing.active_children() if child.pid]
+            workers = {child.pid for child in multiprocessing.active_children()} - others
+            own += [own_megabytes(pid) for pid in workers if pid]
         if number == 30:
             break
     first, last = own

@@ -333,4 +333,12 @@ def test_a_run_on_shards_is_a_run_on_files(
     assert f"top-1 {100 * of_files.summary['test']['top1']:.2f} %" in evaluated.out
     proposed = cli("propose", packed, *tiny.flags())
     assert proposed.out.startswith("24 images with")
+    cleaned = cli("clean", tmp_path / "shards", "--out", tmp_path / "cleaned", "--threshold", 0)
+    assert cleaned.code == 0, cleaned.err
+    content = {file.read_bytes() for file in data.rglob("*.png")}
+    written = [file.read_bytes() for file in (tmp_path / "cleaned").rglob("*.png")]
+    assert len(written) > 10  # but for look-alikes all
+    assert set(written) <= content
+    pictures = list((tmp_path / "shards" / "report" / "pictures").rglob("*.jpg"))
+    assert len(pictures) == of_shards.data["images"]
     assert photos.fingerprint(packed) == before
