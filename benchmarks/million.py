@@ -11,13 +11,14 @@ work. Fails if a limit is missed.
 
 import argparse
 import io
+import math
 import multiprocessing
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -51,20 +52,15 @@ OWN_MEGABYTES = 50
 T = TypeVar("T")
 
 
-@dataclass
-class Stages:
-    """Prints a row a stage."""
+@dataclass(frozen=True)
+class Stage:
+    """What a stage took."""
 
-    seconds: dict[str, float]  # of the processor
-
-    def run(self, name: str, work: Callable[[], T]) -> T:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before, began, worked = memory("VmRSS"), time.monotonic(), time.process_time()
-        result = work()
-        clock, self.seconds[name] = time.monotonic() - began, time.process_time() - worked
-        peak = memory("VmHWM") - before
-        print(f"| {name} | {self.seconds[name]:.1f} | {clock:.1f} | {peak:.0f} | |", flush=True)
-        return result
+    name: str
+    cpu_seconds: float
+    seconds: float
+    megabytes: float
+    most_megabytes: float = float("inf")
 
 
 def main() -> int:
@@ -75,43 +71,56 @@ def main() -> int:
     torch.set_num_threads(1)
     print(f"{arguments.images:,} images, {arguments.classes:,} classes\n")
     print("| stage | CPU s | s | MB | limit, MB |\n| --- | ---: | ---: | ---: | ---: |")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["SOMNET_CACHE"] = f"{folder}/cache"
-        most = run(Path(folder), arguments.images, arguments.classes, Stages({}))
-    return 0 if most < OWN_MEGABYTES else 1
+    good = True
+    for stage in stages(arguments.images, arguments.classes):
+        limit = "" if math.isinf(stage.most_megabytes) else f"< {stage.most_megabytes:.0f}"
+        figures = f"{stage.cpu_seconds:.1f} | {stage.seconds:.1f} | {stage.megabytes:.0f} | {limit}"
+        print(f"| {stage.name} | {figures} |", flush=True)
+        good &= stage.megabytes < stage.most_megabytes
+    return 0 if good else 1
 
 
-def run(folder: Path, images: int, classes: int, stages: Stages) -> float:
-    """All stages; returns the most memory that a worker had of its own."""
-    columns = make_images(folder, images, classes)
-    index = stages.run("index", lambda: index_from_columns(folder, [f"class {i}" for i in range(classes)], columns))
-    fill_cache(index)
-    found = stages.run("scan, all in the cache", lambda: scan(index, CONFIG.proposals))
-    groups = stages.run("duplicates", lambda: group_duplicates(found.keys, found.hashes))
-    part = Part(index, found, groups)
-    data = DataSet(folder, index.classes, part, None, ())
-    stages.run("fingerprint", data.fingerprint)
-    labels, rows = part.labels, np.arange(images)
-    rng = np.random.default_rng(0)
-    bags = stages.run("bags of an epoch", lambda: draw_bags(labels, IMAGES_PER_BAG, rng, groups=groups))
-    stages.run("number of bags", lambda: count_bags(labels, IMAGES_PER_BAG, rows, groups))
-    own = []
-    for name, inputs in (("pixels", PixelInputs(index, Boxes(found), 64)), ("look-ups alone", Lookups(index, found))):
-        batches = BagBatches(bags, BAGS_A_BATCH, inputs, None, seed=0)
-        own.append(max(workers_memory(batches)))
-        print(f"| a worker's own memory, {name} | | | {own[-1]:.0f} | {OWN_MEGABYTES} |", flush=True)
-    table = stages.run("soft labels, made", lambda: SampleTable(images, classes))
-    stages.run("soft labels, all read and written", lambda: turn_over(table, classes))
-    method = MadeUp(classes, CONFIG.proposals.max_boxes + 1)
-    inputs = Lookups(index, found)
-    scored, regions = stages.run(
-        "scores",
-        lambda: inspect_images(method, index, found, groups, inputs, batch_size=256, device="cpu", workers=0),
-    )
-    stages.run("scores against the truth", lambda: against_truth(scored, index, found))
-    scored = with_unreadable(scored, ["bad.jpg"], ["class 0"], ["the file is empty"])
-    stages.run(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))
-    return max(own)
+def stages(images: int, classes: int) -> Iterator[Stage]:
+    """From index to tables."""
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["SOMNET_CACHE"] = f"{name}/cache"
+        folder = Path(name)
+        columns = make_images(folder, images, classes)
+        names = [f"class {number}" for number in range(classes)]
+        index, stage = timed("index", lambda: index_from_columns(folder, names, columns))
+        yield stage
+        fill_cache(index)
+        found, stage = timed("scan, all in the cache", lambda: scan(index, CONFIG.proposals))
+        yield stage
+        groups, stage = timed("duplicates", lambda: group_duplicates(found.keys, found.hashes))
+        yield stage
+        data = DataSet(folder, index.classes, Part(index, found, groups), None, ())
+        yield timed("fingerprint", data.fingerprint)[1]
+        labels, rng = index.labels(), np.random.default_rng(0)
+        bags, stage = timed("bags of an epoch", lambda: draw_bags(labels, IMAGES_PER_BAG, rng, groups=groups))
+        yield stage
+        yield timed("number of bags", lambda: count_bags(labels, IMAGES_PER_BAG, np.arange(images), groups))[1]
+        lookups = Lookups(index, found)
+        yield workers_memory("pixels", BagBatches(bags, BAGS_A_BATCH, PixelInputs(index, Boxes(found), 64), None, 0))
+        yield workers_memory("look-ups alone", BagBatches(bags, BAGS_A_BATCH, lookups, None, 0))
+        yield timed("soft labels, all read and written", lambda: turn_over(SampleTable(images, classes), classes))[1]
+        method = MadeUp(classes, CONFIG.proposals.max_boxes + 1)
+        (scored, regions), stage = timed(
+            "scores",
+            lambda: inspect_images(method, index, found, groups, lookups, batch_size=256, device="cpu", workers=0),
+        )
+        yield stage
+        yield timed("scores against the truth", lambda: against_truth(scored, index, found))[1]
+        scored = with_unreadable(scored, ["bad.jpg"], ["class 0"], ["the file is empty"])
+        yield timed(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))[1]
+
+
+def timed(name: str, work: Callable[[], T]) -> tuple[T, Stage]:
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before, began, worked = memory("VmRSS"), time.monotonic(), time.process_time()
+    result = work()
+    cpu, clock = time.process_time() - worked, time.monotonic() - began
+    return result, Stage(name, cpu, clock, memory("VmHWM") - before)
 
 
 def make_images(folder: Path, count: int, classes: int) -> dict[str, pa.Array]:
@@ -177,12 +186,14 @@ class Lookups:
         return torch.zeros(1), *Boxes(self.scan)(row)
 
 
-def workers_memory(batches: BagBatches) -> list[float]:
-    """Megabytes of each worker's own, while it works."""
+def workers_memory(name: str, batches: BagBatches) -> Stage:
+    """What the greediest of some workers has of its own, while it works."""
+    began, last = time.monotonic(), min(BATCHES, len(batches)) - 1
     for number, _ in enumerate(load(batches, WORKERS)):
-        if number == min(BATCHES, len(batches) - 1):
-            return [own_megabytes(child.pid) for child in multiprocessing.active_children() if child.pid]
-    raise AssertionError
+        if number == last:
+            own = max(own_megabytes(child.pid) for child in multiprocessing.active_children() if child.pid)
+            break
+    return Stage(f"a worker's own memory, {name}", 0.0, time.monotonic() - began, own, OWN_MEGABYTES)
 
 
 def own_megabytes(pid: int) -> float:

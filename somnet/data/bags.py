@@ -21,6 +21,8 @@ from somnet.errors import DataError, UnreadableImage
 from somnet.files import display_name
 from somnet.types import Bag
 
+IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the image itself
+
 
 @dataclass(frozen=True)
 class BagList:
@@ -146,9 +148,8 @@ class Boxes:
 
     def __call__(self, row: int) -> tuple[Tensor, Tensor]:
         """Boxes (P, 4) and mask (P,) of an image."""
-        found = torch.from_numpy(self.scan.boxes[row])
-        boxes = torch.cat([torch.tensor([[0.0, 0.0, 1.0, 1.0]]), found])
-        return boxes, torch.arange(len(boxes)) <= int(self.scan.counts[row])
+        boxes = np.concatenate([IMAGE, self.scan.boxes[row]])  # (P, 4)
+        return torch.from_numpy(boxes), torch.from_numpy(np.arange(len(boxes)) <= self.scan.counts[row])
 
 
 @dataclass(frozen=True)
