@@ -23,8 +23,8 @@ from somnet.data.bags import Boxes
 from somnet.data.maps import MapStore
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
-from somnet.errors import RunError, TrainingStopped
-from somnet.files import display_name, write_json, write_text
+from somnet.errors import RunError, SomnetError, TrainingStopped
+from somnet.files import cache_folder, clear_leftovers, display_name, is_leftover, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.progress import duration
@@ -88,7 +88,9 @@ def _write_report(out: Path) -> None:
         log.error("stopped before the report was written: %s", again)
         raise
     except Exception as error:
-        log.error("the report could not be written (%s): the run is complete; try again with: %s", error, again)
+        raise SomnetError(
+            f"the report could not be written ({error}): the run is complete; try again with: {again}"
+        ) from error
 
 
 def _train(path: Path, config: Config, out: Path, device: str, workers: int | None, *, anew: bool) -> None:
@@ -246,26 +248,28 @@ def _check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> 
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file: give another --out")
     is_run = _is_run(out)
-    if is_run and resume:
+    if is_run and resume and (out / CONFIG).is_file():  # without it, the run was killed before it began
         begun_with = load_config(out / CONFIG)
         if begun_with.hash() != config.hash():
             changed = _differences(begun_with, config)
             raise RunError(f"{out} was begun with other settings ({changed}): repeat those, or --overwrite")
         return
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and not all(is_leftover(file) for file in out.iterdir()):
         if not is_run:
             raise RunError(f"{out} exists and is no run of somnet: give another --out")
-        if not overwrite:
+        if not overwrite and not resume:
             raise RunError(f"{out} exists: add --resume to go on, --overwrite to start anew, or give another --out")
 
 
 def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
     """Make the run folder ours, or find it as it was left. Only what a run wrote is ever deleted."""
     if anew:
-        for name in (str(LAST), *OURS):
+        for name in (*OURS, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
         if is_report(out / REPORT):
             shutil.rmtree(out / REPORT)
+    clear_leftovers(out)
+    clear_leftovers(cache_folder(), hours=1)
     fingerprint = data.fingerprint()
     if (out / LAST).is_file() and (out / DATA).is_file():
         before = json.loads((out / DATA).read_text(encoding="utf-8"))
@@ -301,9 +305,16 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+class _LogFile(logging.FileHandler):
+    """The screen has the same lines, so a disk that takes no more of them is no error yet."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Go on without the line."""
+
+
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
-    handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
+    handler = _LogFile(file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)

@@ -19,7 +19,10 @@ def save_checkpoint(file: Path, tensors: Mapping[str, Tensor], state: Mapping[st
     """Write atomically: a kill leaves the old checkpoint or the new one."""
     with atomic_path(file) as temporary:
         whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-        save_file(whole, temporary, metadata={"state": json.dumps(state)})
+        try:
+            save_file(whole, temporary, metadata={"state": json.dumps(state)})
+        except SafetensorError as error:  # of a full disk, too
+            raise OSError(str(error)) from error
 
 
 def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
