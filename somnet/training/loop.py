@@ -25,10 +25,12 @@ from somnet.progress import track
 from somnet.training.checkpoint import LAST, load_checkpoint, save_checkpoint
 from somnet.training.optim import (
     enter_phase,
+    gradient_norm,
     learning_rates,
     make_optimizer,
     momentum_tensors,
     restore_momentum,
+    running_statistics,
     set_rates,
 )
 from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
@@ -163,13 +165,20 @@ class Trainer:
         set_rates(self.optimizer, learning_rates(phase, progress))
         torch.manual_seed(self._seed(self.at.step))
         self.method.sighting = None
+        statistics = running_statistics(self.method)
+        before = [tensor.clone() for tensor in statistics]
         losses: Losses = self.method.step(bag, phase)
         total = total_loss(losses)
         values = {name: float(loss.detach()) for name, loss in losses.items()}
-        if not math.isfinite(float(total.detach())):
-            return self._skip_step(values)
         self.optimizer.zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
+        sound = math.isfinite(float(total.detach()))
+        if sound:
+            total.backward()  # type: ignore[no-untyped-call]
+            sound = math.isfinite(gradient_norm(self.optimizer))
+        if not sound:
+            for tensor, old in zip(statistics, before, strict=True):
+                tensor.copy_(old)
+            return self._skip_step(values)
         self.optimizer.step()
         self.method.after_step()
         if self.method.sighting is not None:
@@ -179,10 +188,12 @@ class Trainer:
 
     def _skip_step(self, values: dict[str, float]) -> dict[str, float]:
         self.at.bad_steps += 1
-        log.warning("step %d of epoch %d skipped, its loss is no number: %s", self.at.step, self.at.epoch, values)
+        where = f"step {self.at.step} of epoch {self.at.epoch}"
+        log.warning("%s skipped, its loss or gradient is no number: %s", where, values)
         if self.at.bad_steps >= MOST_BAD_STEPS:
             raise SomnetError(
-                f"the loss was no number {MOST_BAD_STEPS} times in a row ({values}): lower train.lr and train again"
+                f"the loss or its gradient was no number {MOST_BAD_STEPS} times in a row ({values}): "
+                "lower train.lr and train again"
             )
         return {}
 

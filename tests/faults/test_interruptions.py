@@ -19,6 +19,10 @@ HALF_WRITTEN = TornWrite(20_000)  # bytes: less than a checkpoint, more than any
 STOPS = (Signal(signal.SIGTERM), Signal(signal.SIGINT))
 
 
+def by_turns(*faults: Fault) -> Callable[[str, int], Fault]:
+    return lambda _, turn: faults[turn % len(faults)]
+
+
 def go_through(training: Training, undisturbed: Undisturbed, chain: int, faults: Callable[[str, int], Fault]) -> int:
     """Meet a fault in every stage of one run; then finish it, and compare. Returns how many."""
     tried = 0
@@ -83,7 +87,7 @@ def test_killed_at_random_moments(kills: range, undisturbed: Undisturbed, tmp_pa
 def test_stopped_by_signals(chains: range, undisturbed: Undisturbed, tmp_path: Path) -> None:
     for chain in chains:
         training = undisturbed.training(tmp_path / str(chain), tmp_path / "notes")
-        go_through(training, undisturbed, chain, lambda _, turn: STOPS[turn % 2])
+        go_through(training, undisturbed, chain, by_turns(*STOPS))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,5 @@ def test_no_space_and_no_permission(
 ) -> None:
     for chain in chains:
         place = small_disk(ENOUGH)
-        faults = FullDisk(place), ReadOnly(place)
         training = undisturbed.training(place, tmp_path / "notes")
-        go_through(training, undisturbed, chain, lambda _, turn: faults[turn % 2])
+        go_through(training, undisturbed, chain, by_turns(FullDisk(place), ReadOnly(place)))
