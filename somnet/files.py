@@ -104,6 +104,14 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def parse_json(text: str) -> Any:
+    """JSON of unknown origin; a ValueError for everything that is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def cache_folder() -> Path:
     """Where computed boxes and feature maps are kept: SOMNET_CACHE, or the user's cache folder."""
     if explicit := os.environ.get("SOMNET_CACHE"):

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import json
 import logging
 import os
 import platform
@@ -24,7 +23,7 @@ from somnet.data.maps import MapStore
 from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.errors import RunError, SomnetError, TrainingStopped
-from somnet.files import cache_folder, clear_leftovers, display_name, is_leftover, write_json, write_text
+from somnet.files import cache_folder, clear_leftovers, display_name, is_leftover, parse_json, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.progress import duration
@@ -272,8 +271,8 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
     clear_leftovers(cache_folder(), hours=1)
     fingerprint = data.fingerprint()
     if (out / LAST).is_file() and (out / DATA).is_file():
-        before = json.loads((out / DATA).read_text(encoding="utf-8"))
-        if before.get("fingerprint") != fingerprint:
+        before = parse_json((out / DATA).read_text(encoding="utf-8"))
+        if before["fingerprint"] != fingerprint:
             raise RunError(
                 f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
             )
@@ -286,7 +285,7 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
 def _is_run(folder: Path) -> bool:
     """Whether a folder is ours: it has the data.json that only a run has."""
     try:
-        return "fingerprint" in json.loads((folder / DATA).read_text(encoding="utf-8"))
+        return "fingerprint" in parse_json((folder / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
         return False
 

@@ -8,21 +8,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import total_loss
 from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, draw_bags, each_image_once, load
-from somnet.errors import SomnetError, TrainingStopped
+from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.files import write_text
 from somnet.methods.base import Method
 from somnet.progress import track
-from somnet.training.checkpoint import LAST, load_checkpoint, save_checkpoint
+from somnet.training.checkpoint import LAST, load_checkpoint, restore_method, save_checkpoint
 from somnet.training.optim import (
     enter_phase,
     gradient_norm,
@@ -43,17 +44,23 @@ COUNT = "steps"  # beside the sums of the losses: how many steps they are of
 MOST_BAD_STEPS = 3  # losses in a row that are no numbers before the run gives up
 
 
+Place = Annotated[int, Field(ge=0)]
+
+
 @dataclass
 class Position:
     """Where the run stands, and what it has logged. All randomness follows from the seed and this place."""
 
-    phase: int = 0
-    epoch: int = 0
-    step: int = 0
+    phase: Place = 0
+    epoch: Place = 0
+    step: Place = 0
     seconds: float = 0.0
-    bad_steps: int = 0
+    bad_steps: Place = 0
     sums: dict[str, float] = field(default_factory=dict)  # of the losses in this epoch
     history: list[dict[str, Any]] = field(default_factory=list)
+
+
+_POSITION = TypeAdapter(Position)
 
 
 class Trainer:
@@ -87,7 +94,6 @@ class Trainer:
     def run(self, resume: bool = False) -> Position:
         """Train from the start or from the last checkpoint to the end of the plan."""
         tensors = self._load() if resume and (self.out / LAST).exists() else None
-        self.earlier_seconds = sum(row["seconds"] for row in self.at.history) + self.at.seconds
         expected = [phase.epochs * self._steps(phase) for phase in self.plan]
         with deferred_signals() as stop, track("training", sum(expected)) as advance:
             advance(self._steps_done())
@@ -235,8 +241,14 @@ class Trainer:
 
     def _load(self) -> dict[str, Tensor]:
         tensors, state = load_checkpoint(self.out / LAST)
-        self.at = Position(**state["position"])
-        self._restore(tensors)
+        try:
+            self.at = _POSITION.validate_python(state["position"])
+            self._restore(tensors)
+            self.earlier_seconds = self.at.seconds + sum(row["seconds"] for row in self.at.history)
+            if self.at.phase > len(self.plan):
+                raise ValueError(f"phase {self.at.phase} of {len(self.plan)}")
+        except (LookupError, TypeError, ValueError) as error:
+            raise RunError(f"{self.out / LAST} does not fit this run ({error}): train again with --overwrite") from None
         return tensors
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
@@ -244,7 +256,7 @@ class Trainer:
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
-        self.method.load_state_dict(parts["method"])
+        restore_method(self.method, tensors)
         restore_momentum(self.optimizer, parts["momentum"])
         self.watch.restore(parts["watch"])
 
