@@ -150,7 +150,7 @@ def validated(tree: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
+        raise ConfigError(f"the config is not valid: {mistakes(error)}") from None
     except RecursionError:
         raise ConfigError("the config is nested too deeply: see docs/configuration.md for the names") from None
 
@@ -191,7 +191,8 @@ def _put(tree: dict[str, Any], name: str, value: Any) -> None:
     node[leaf] = value
 
 
-def _explain(error: ValidationError) -> str:
+def mistakes(error: ValidationError) -> str:
+    """What is wrong, each mistake with its place, on one line."""
     lines = []
     for problem in error.errors():
         place = ".".join(str(part) for part in problem["loc"]) or "config"
@@ -199,4 +200,4 @@ def _explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             message = "unknown setting: see docs/configuration.md for the names"
         lines.append(f"{place}: {message} (got {reprlib.repr(problem['input'])})")
-    return "the config is not valid: " + "; ".join(lines)
+    return "; ".join(lines)

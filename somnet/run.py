@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from somnet.allocator import keep_memory
-from somnet.config import Config, load_config
+from somnet.config import Config, load_config, mistakes
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.decode import read_picture
 from somnet.data.proposals import scan
@@ -85,6 +85,8 @@ class Run:
         try:
             found = parse_json((self.path / DATA).read_text(encoding="utf-8"))
             self.data = _Data.model_validate(found).model_dump()
+        except ValidationError as error:
+            raise RunError(f"{self.path / DATA} is damaged ({mistakes(error)}): train again with --overwrite") from None
         except (OSError, ValueError) as error:
             raise RunError(f"{self.path / DATA} cannot be read ({error}): train again with --overwrite") from None
         self.classes: tuple[str, ...] = tuple(self.data["classes"])

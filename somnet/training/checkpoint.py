@@ -55,4 +55,4 @@ def restore_method(method: Method, tensors: Mapping[str, Tensor]) -> None:
     try:
         method.load_state_dict(state)
     except RuntimeError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(" ".join(str(error).split())) from None

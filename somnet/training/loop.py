@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from somnet.config import Config
+from somnet.config import Config, mistakes
 from somnet.core.losses import total_loss
 from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, draw_bags, each_image_once, load
 from somnet.errors import RunError, SomnetError, TrainingStopped
@@ -248,7 +248,10 @@ class Trainer:
             if self.at.phase > len(self.plan):
                 raise ValueError(f"phase {self.at.phase} of {len(self.plan)}")
         except (LookupError, TypeError, ValueError) as error:
-            raise RunError(f"{self.out / LAST} does not fit this run ({error}): train again with --overwrite") from None
+            reason = mistakes(error) if isinstance(error, ValidationError) else error
+            raise RunError(
+                f"{self.out / LAST} does not fit this run ({reason}): train again with --overwrite"
+            ) from None
         return tensors
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
