@@ -347,9 +347,12 @@ def _be_child(work: Callable[[], None], sender: "Connection[bytes, bytes]", stop
         with stopping_signals():
             stop.check()  # one that came before the handlers were ours
             work()
+    except TrainingStopped as stopped:
+        _tell(sender, str(stopped))
+        sys.exit(stopped.exit_code)
     except SomnetError as error:
         _tell(sender, str(error))
-        sys.exit(error.exit_code if isinstance(error, TrainingStopped) else 1)
+        sys.exit(1)
     except Exception as error:
         _tell(sender, f"{type(error).__name__}: {error}")
         raise  # the traceback goes to the screen

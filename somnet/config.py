@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import reprlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ class ProposalConfig(Section):
 class MemoryConfig(Section):
     """The self-organizing memory, Eq. 2-9."""
 
-    side: Count = 12  # L = side * side slots
+    side: Annotated[int, Field(ge=1, le=1000)] = 12  # L = side * side slots
     radius: Annotated[int, Field(ge=0)] = 2  # 0 is "without SOM"
     key_lr: Rate = 0.5
     d_lr: Rate = 0.01
@@ -149,7 +150,9 @@ def validated(tree: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
+        raise ConfigError(f"the config is not valid: {mistakes(error)}") from None
+    except RecursionError:
+        raise ConfigError("the config is nested too deeply: see docs/configuration.md for the names") from None
 
 
 def load_config(file: Path | None = None, settings: Iterable[str] = ()) -> Config:
@@ -160,7 +163,7 @@ def load_config(file: Path | None = None, settings: Iterable[str] = ()) -> Confi
             tree = tomllib.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"cannot read the config {file}: {error.strerror}: give an existing TOML file") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{file} is not valid TOML: {error}: mend that place") from None
     return validated(tree).with_settings(dict(_parse_setting(text) for text in settings))
 
@@ -171,7 +174,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"cannot read the setting '{text}': write it as name=value, for example train.lr=0.02")
     try:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return name.strip(), value.strip()  # a bare word is a string
 
 
@@ -188,12 +191,13 @@ def _put(tree: dict[str, Any], name: str, value: Any) -> None:
     node[leaf] = value
 
 
-def _explain(error: ValidationError) -> str:
+def mistakes(error: ValidationError) -> str:
+    """What is wrong, each mistake with its place, on one line."""
     lines = []
     for problem in error.errors():
         place = ".".join(str(part) for part in problem["loc"]) or "config"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             message = "unknown setting: see docs/configuration.md for the names"
-        lines.append(f"{place}: {message} (got {problem['input']!r})")
-    return "the config is not valid: " + "; ".join(lines)
+        lines.append(f"{place}: {message} (got {reprlib.repr(problem['input'])})")
+    return "; ".join(lines)

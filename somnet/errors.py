@@ -6,8 +6,9 @@ SomnetError
 │   └── UnreadableImage  one file is no picture; it is quarantined, the run goes on
 ├── WeightsError         pretrained weights cannot be had
 ├── RunError             a run folder is missing, taken, or not what was expected
-├── ExportError          a model cannot be written in the format that was asked for
-└── TrainingStopped      a signal asked to stop; the state is saved
+└── ExportError          a model cannot be written in the format that was asked for
+
+TrainingStopped          a signal asked to stop; the state is saved
 """
 
 OPENCV_FIX = (
@@ -44,8 +45,11 @@ class ExportError(SomnetError):
     """A model cannot be written in the format that was asked for."""
 
 
-class TrainingStopped(SomnetError):
-    """A signal asked to stop; everything needed to resume is on disk."""
+class TrainingStopped(BaseException):
+    """A signal asked to stop; everything needed to resume is on disk.
+
+    No Exception, like KeyboardInterrupt: it can come anywhere, and what handles errors there must not swallow it.
+    """
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)

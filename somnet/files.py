@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,10 @@ def atomic_path(target: Path) -> Iterator[Path]:
         os.replace(temporary, target)
         flush_to_disk(target.parent)
     except OSError as error:
-        raise SomnetError(f"cannot write {target}: {error.strerror}: free some space and try again") from error
+        raise SomnetError(f"cannot write {target}: {_reason(error)}: free some space and try again") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -58,12 +60,30 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         os.rename(temporary, target)
         flush_to_disk(target.parent)
     except OSError as error:
-        raise SomnetError(f"cannot write {target}: {error.strerror}: free some space and try again") from error
+        raise SomnetError(f"cannot write {target}: {_reason(error)}: free some space and try again") from error
     finally:
         if aside.exists() and not target.exists():
             os.rename(aside, target)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_leftover(file: Path) -> bool:
+    """Whether a file is one that a killed process was writing."""
+    return file.name.startswith(".") and file.name.endswith(".part")
+
+
+def clear_leftovers(folder: Path, *, hours: float = 0.0) -> None:
+    """Delete what killed processes have left below a folder; `hours` old, where others may be writing."""
+    for file in folder.rglob(".*.part"):
+        with contextlib.suppress(OSError):  # somebody else was faster, or may not
+            if file.is_file() and time.time() - file.stat().st_mtime >= hours * 3600:
+                file.unlink()
+
+
+def _reason(error: OSError) -> str:
+    """Why a write failed; libraries that write do not always tell the system's words."""
+    return error.strerror or str(error)
 
 
 def flush_to_disk(path: Path) -> None:
@@ -101,6 +121,14 @@ def link_or_copy(source: Path | str, target: Path) -> None:
         raise SomnetError(
             f"cannot bring {source} to {target}: {error.strerror}: see that it can be read and space is free"
         ) from None
+
+
+def parse_json(text: str) -> Any:
+    """JSON of unknown origin; a ValueError for everything that is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def cache_folder() -> Path:

@@ -1,7 +1,6 @@
 """Training from a data set to a folder of results."""
 
 import contextlib
-import json
 import logging
 import os
 import platform
@@ -34,8 +33,8 @@ from somnet.dataset import (
     write_duplicates,
 )
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
-from somnet.errors import RunError, TrainingStopped
-from somnet.files import display_name, write_json, write_text
+from somnet.errors import RunError, SomnetError, TrainingStopped
+from somnet.files import cache_folder, clear_leftovers, display_name, is_leftover, parse_json, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.plan import ReadPace, cores_here, describe_estimate, estimate, measure_reading, measure_steps, work_of
@@ -102,7 +101,9 @@ def _write_report(out: Path) -> None:
         log.error("stopped before the report was written: %s", again)
         raise
     except Exception as error:
-        log.error("the report could not be written (%s): the run is complete; try again with: %s", error, again)
+        raise SomnetError(
+            f"the report could not be written ({error}): the run is complete; try again with: {again}"
+        ) from error
 
 
 def _train(path: Path, config: Config, out: Path, device: str, workers: int | None, *, anew: bool) -> None:
@@ -284,30 +285,32 @@ def _check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> 
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file: give another --out")
     is_run = _is_run(out)
-    if is_run and resume:
+    if is_run and resume and (out / CONFIG).is_file():  # without it, the run was killed before it began
         begun_with = load_config(out / CONFIG)
         if begun_with.hash() != config.hash():
             changed = _differences(begun_with, config)
             raise RunError(f"{out} was begun with other settings ({changed}): repeat those, or --overwrite")
         return
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and not all(is_leftover(file) for file in out.iterdir()):
         if not is_run:
             raise RunError(f"{out} exists and is no run of somnet: give another --out")
-        if not overwrite:
+        if not overwrite and not resume:
             raise RunError(f"{out} exists: add --resume to go on, --overwrite to start anew, or give another --out")
 
 
 def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
     """Make the run folder ours, or find it as it was left. Only what a run wrote is ever deleted."""
     if anew:
-        for name in (str(LAST), *OURS):
+        for name in (*OURS, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
         if is_report(out / REPORT):
             shutil.rmtree(out / REPORT)
+    clear_leftovers(out)
+    clear_leftovers(cache_folder(), hours=1)
     fingerprint = data.fingerprint()
     if (out / LAST).is_file() and (out / DATA).is_file():
-        before = json.loads((out / DATA).read_text(encoding="utf-8"))
-        if before.get("fingerprint") != fingerprint:
+        before = parse_json((out / DATA).read_text(encoding="utf-8"))
+        if before["fingerprint"] != fingerprint:
             raise RunError(
                 f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
             )
@@ -320,7 +323,7 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
 def _is_run(folder: Path) -> bool:
     """Whether a folder is ours: it has the data.json that only a run has."""
     try:
-        return "fingerprint" in json.loads((folder / DATA).read_text(encoding="utf-8"))
+        return "fingerprint" in parse_json((folder / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
         return False
 
@@ -339,9 +342,16 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+class _LogFile(logging.FileHandler):
+    """The screen has the same lines, so a disk that takes no more of them is no error yet."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Go on without the line."""
+
+
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
-    handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
+    handler = _LogFile(file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)

@@ -1,6 +1,5 @@
 """A run on disk, finished or interrupted, and what can be done with it."""
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from somnet.allocator import keep_memory
-from somnet.config import Config, load_config
+from somnet.config import Config, load_config, mistakes
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.decode import read_picture
 from somnet.data.proposals import scan
@@ -27,16 +27,28 @@ from somnet.data.transforms import to_square
 from somnet.dataset import FORWARD_IMAGES, Part, held_out_split, make_inputs, some
 from somnet.errors import DataError, RunError, UnreadableImage
 from somnet.evaluate import per_class, top_k
+from somnet.files import parse_json
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.nn.backbones import Network
 from somnet.parallel import in_threads
 from somnet.progress import track
-from somnet.training.checkpoint import LAST, load_checkpoint
+from somnet.training.checkpoint import LAST, load_checkpoint, restore_method
 
 log = logging.getLogger("somnet")
 
 CONFIG, DATA, SUMMARY = "config.toml", "data.json", "summary.json"
+
+
+class _Data(BaseModel):
+    """The content of data.json."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    path: str
+    classes: Annotated[list[str], Field(min_length=1)]
+    images: Annotated[int, Field(ge=1, le=2**31)]
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -71,10 +83,13 @@ class Run:
             raise RunError(f"{self.path} is no run (it has no {CONFIG}): give the --out folder of somnet train")
         self.config = load_config(self.path / CONFIG)
         try:
-            self.data = json.loads((self.path / DATA).read_text(encoding="utf-8"))
-            self.classes: tuple[str, ...] = tuple(self.data["classes"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = parse_json((self.path / DATA).read_text(encoding="utf-8"))
+            self.data = _Data.model_validate(found).model_dump()
+        except ValidationError as error:
+            raise RunError(f"{self.path / DATA} is damaged ({mistakes(error)}): train again with --overwrite") from None
+        except (OSError, ValueError) as error:
             raise RunError(f"{self.path / DATA} cannot be read ({error}): train again with --overwrite") from None
+        self.classes: tuple[str, ...] = tuple(self.data["classes"])
 
     @cached_property
     def model(self) -> Network:
@@ -85,11 +100,11 @@ class Run:
     def method(self) -> Method:
         """The trained method, with its memory if it has one."""
         tensors, _ = load_checkpoint(self.path / LAST)
-        method = build_method(self.config, np.zeros(self.data["images"], np.int64), len(self.classes), pretrained=False)
-        state = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
+        labels = np.zeros(self.data["images"], np.int64)
+        method = build_method(self.config, labels, len(self.classes), pretrained=False)
         try:
-            method.load_state_dict(state)
-        except RuntimeError as error:
+            restore_method(method, tensors)
+        except ValueError as error:
             raise RunError(f"{self.path / LAST} does not fit its config ({error}): train again") from None
         return method.eval()
 
@@ -97,10 +112,10 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
         try:
-            found = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             raise RunError(f"{self.path} is not finished: go on with somnet train --resume") from None
-        return dict(found)
+        return found
 
     def scores(self) -> pa.Table:
         """A row per training image: the content of issues.parquet."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class Section(BaseModel):

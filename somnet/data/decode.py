@@ -1,7 +1,9 @@
 """The only place that opens an image."""
 
 import os
+import threading
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -15,7 +17,10 @@ from somnet.errors import UnreadableImage
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
 MAX_PIXELS = 100_000_000
 MAX_BYTES = 1_000_000_000  # 100 million pixels of four 16-bit channels fit
+LARGE_PIXELS = 16_000_000
 MIN_SIDE = 8
+
+_one_large = threading.Lock()  # a large picture takes up to a gigabyte: threads decode them one at a time
 
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
 _OTHER_FORMATS = {  # (offset, signature) of files that people do take for photos
@@ -87,8 +92,10 @@ def _read(stream: BinaryIO, at_least: int | None) -> Picture:
         except UnidentifiedImageError as error:
             raise UnreadableImage(_why_unidentified(stream)) from error
         with opened:
-            _check_size(*opened.size)
-            return _decode(opened, at_least)
+            width, height = opened.size
+            _check_size(width, height)
+            with _one_large if width * height > LARGE_PIXELS else nullcontext():
+                return _decode(opened, at_least)
 
 
 def _check_bytes(stream: BinaryIO) -> None:
@@ -151,7 +158,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         if image.mode == "La":  # converts to nothing else
             image = image.convert("LA")
-        rgba = image.convert("RGBA")
+        rgba = image if image.mode == "RGBA" else image.convert("RGBA")
         white = Image.new("RGB", image.size, "white")
         white.paste(rgba, mask=rgba.getchannel("A"))
         return white

@@ -9,6 +9,7 @@ from PIL import Image
 
 from somnet.data.decode import read_picture
 from somnet.data.location import Location
+from somnet.errors import RunError
 from somnet.report.records import Regions
 from somnet.run import Run
 
@@ -48,6 +49,8 @@ class SlotRois:
 def rois_by_slot(run: Run, regions: Regions, slots: int) -> SlotRois:
     """The ROIs of a run whose method has a memory of this many slots."""
     slot = regions.details["slot"].astype(np.int64)
+    if slot.min() < 0 or slot.max() >= slots:
+        raise RunError(f"regions.parquet of {run.path} names slots beyond {slots}: train again with --overwrite")
     similarity = _similarity(run, regions)
     order = np.lexsort((-similarity, slot))
     bounds = np.searchsorted(slot[order], np.arange(slots + 1))

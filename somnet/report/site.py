@@ -47,6 +47,8 @@ def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES)
         os.replace(building, out)
     except OSError as error:
         raise RunError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of Arrow's, too
+        raise RunError(f"the files of {run.path} are damaged ({error!r}): train again with --overwrite") from error
     finally:
         for left in (building, old):
             shutil.rmtree(left, ignore_errors=True)

@@ -1,6 +1,5 @@
 """The training page: every figure that was logged, epoch by epoch, as small curves that share an axis."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from somnet.files import parse_json
 from somnet.report.chart import axis_ticks
 from somnet.report.frame import Frame, write_data
 from somnet.run import Run
@@ -106,7 +106,7 @@ def read_metrics(file: Path) -> list[dict[str, Any]]:
     """The rows of metrics.jsonl; values that are no numbers are left out."""
     if not file.is_file():
         return []
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [{name: value for name, value in row.items() if name in PLACE or _is_number(value)} for row in rows]
 
 

@@ -8,27 +8,30 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from somnet.config import Config
+from somnet.config import Config, mistakes
 from somnet.core.losses import total_loss
 from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, count_bags, draw_bags, each_image_once, load
-from somnet.errors import SomnetError, TrainingStopped
+from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.files import write_text
 from somnet.methods.base import Method
 from somnet.progress import track
-from somnet.training.checkpoint import LAST, load_checkpoint, save_checkpoint
+from somnet.training.checkpoint import LAST, load_checkpoint, restore_method, save_checkpoint
 from somnet.training.optim import (
     enter_phase,
+    gradient_norm,
     learning_rates,
     make_optimizer,
     momentum_tensors,
     restore_momentum,
+    running_statistics,
     set_rates,
 )
 from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
@@ -41,17 +44,23 @@ COUNT = "steps"  # beside the sums of the losses: how many steps they are of
 MOST_BAD_STEPS = 3  # losses in a row that are no numbers before the run gives up
 
 
+Place = Annotated[int, Field(ge=0)]
+
+
 @dataclass
 class Position:
     """Where the run stands, and what it has logged. All randomness follows from the seed and this place."""
 
-    phase: int = 0
-    epoch: int = 0
-    step: int = 0
+    phase: Place = 0
+    epoch: Place = 0
+    step: Place = 0
     seconds: float = 0.0
-    bad_steps: int = 0
+    bad_steps: Place = 0
     sums: dict[str, float] = field(default_factory=dict)  # of the losses in this epoch
     history: list[dict[str, Any]] = field(default_factory=list)
+
+
+_POSITION = TypeAdapter(Position)
 
 
 class Trainer:
@@ -87,7 +96,6 @@ class Trainer:
     def run(self, resume: bool = False) -> Position:
         """Train from the start or from the last checkpoint to the end of the plan."""
         tensors = self._load() if resume and (self.out / LAST).exists() else None
-        self.earlier_seconds = sum(row["seconds"] for row in self.at.history) + self.at.seconds
         expected = [phase.epochs * self._steps(phase) for phase in self.plan]
         with deferred_signals() as stop, track("training", sum(expected)) as advance:
             advance(self._steps_done())
@@ -165,13 +173,20 @@ class Trainer:
         set_rates(self.optimizer, learning_rates(phase, progress))
         torch.manual_seed(self._seed(self.at.step))
         self.method.sighting = None
+        statistics = running_statistics(self.method)
+        before = [tensor.clone() for tensor in statistics]
         losses: Losses = self.method.step(bag, phase)
         total = total_loss(losses)
         values = {name: float(loss.detach()) for name, loss in losses.items()}
-        if not math.isfinite(float(total.detach())):
-            return self._skip_step(values)
         self.optimizer.zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
+        sound = math.isfinite(float(total.detach()))
+        if sound:
+            total.backward()  # type: ignore[no-untyped-call]
+            sound = math.isfinite(gradient_norm(self.optimizer))
+        if not sound:
+            for tensor, old in zip(statistics, before, strict=True):
+                tensor.copy_(old)
+            return self._skip_step(values)
         self.optimizer.step()
         self.method.after_step()
         if self.method.sighting is not None:
@@ -181,10 +196,12 @@ class Trainer:
 
     def _skip_step(self, values: dict[str, float]) -> dict[str, float]:
         self.at.bad_steps += 1
-        log.warning("step %d of epoch %d skipped, its loss is no number: %s", self.at.step, self.at.epoch, values)
+        where = f"step {self.at.step} of epoch {self.at.epoch}"
+        log.warning("%s skipped, its loss or gradient is no number: %s", where, values)
         if self.at.bad_steps >= MOST_BAD_STEPS:
             raise SomnetError(
-                f"the loss was no number {MOST_BAD_STEPS} times in a row ({values}): lower train.lr and train again"
+                f"the loss or its gradient was no number {MOST_BAD_STEPS} times in a row ({values}): "
+                "lower train.lr and train again"
             )
         return {}
 
@@ -226,8 +243,17 @@ class Trainer:
 
     def _load(self) -> dict[str, Tensor]:
         tensors, state = load_checkpoint(self.out / LAST)
-        self.at = Position(**state["position"])
-        self._restore(tensors)
+        try:
+            self.at = _POSITION.validate_python(state["position"])
+            self._restore(tensors)
+            self.earlier_seconds = self.at.seconds + sum(row["seconds"] for row in self.at.history)
+            if self.at.phase > len(self.plan):
+                raise ValueError(f"phase {self.at.phase} of {len(self.plan)}")
+        except (LookupError, TypeError, ValueError) as error:
+            reason = mistakes(error) if isinstance(error, ValidationError) else error
+            raise RunError(
+                f"{self.out / LAST} does not fit this run ({reason}): train again with --overwrite"
+            ) from None
         return tensors
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
@@ -235,7 +261,7 @@ class Trainer:
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
-        self.method.load_state_dict(parts["method"])
+        restore_method(self.method, tensors)
         restore_momentum(self.optimizer, parts["momentum"])
         self.watch.restore(parts["watch"])
 

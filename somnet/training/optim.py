@@ -4,6 +4,8 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import get_total_norm
 
 from somnet.config import TrainConfig
 from somnet.methods.base import Method
@@ -34,6 +36,18 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None
     """Put learning rates in force."""
     for group in optimizer.param_groups:
         group["lr"] = rates.get(group["name"], 0.0)
+
+
+def gradient_norm(optimizer: torch.optim.Optimizer) -> float:
+    """Of all gradients together: no number if any of them holds one that is none."""
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return float(get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None]))
+
+
+def running_statistics(method: Method) -> list[Tensor]:
+    """What a forward pass alone changes: the statistics of batch normalisation."""
+    layers = (layer for layer in method.modules() if isinstance(layer, _BatchNorm) and layer.training)
+    return [statistic for layer in layers for statistic in layer.buffers(recurse=False)]
 
 
 def momentum_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ def test_losses_that_are_no_numbers_are_skipped(
     made = toy("somnet")
     spoil_steps(monkeypatch, made, lambda step: step % 3 != 0)  # two in a row, again and again
     made.trainer(tmp_path).run()
-    assert "skipped, its loss is no number" in caplog.text
+    assert "skipped, its loss or gradient is no number" in caplog.text
     assert all(torch.isfinite(value).all() for value in made.method.state_dict().values())
     method = made.method
     assert isinstance(method, SomNet)
