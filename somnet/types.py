@@ -8,7 +8,7 @@ F  width of a feature          H, W  height and width of a feature map
 L  memory slots                K  slots in a neighbourhood       C  classes
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -49,6 +49,11 @@ class Sighting:
     slots: Tensor | None = None  # (B, 2) the slots nearest to each bag feature, the winner first
     cosines: Tensor | None = None  # (B, 2) of bag feature and key
     memory_side: int = 0  # of the grid that the slots lie on
+
+    def of_all(self, gather: Callable[[Tensor], Tensor]) -> "Sighting":
+        """What all processes saw that share the step's batch."""
+        found = {name: getattr(self, name) for name in ("rows", "scores", "slots", "cosines")}
+        return replace(self, **{name: rows if rows is None else gather(rows) for name, rows in found.items()})
 
 
 @dataclass(frozen=True)
