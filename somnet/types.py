@@ -52,8 +52,8 @@ class Sighting:
 
     def of_all(self, gather: Callable[[Tensor], Tensor]) -> "Sighting":
         """What all processes saw that share the step's batch."""
-        found = {name: getattr(self, name) for name in ("rows", "scores", "slots", "cosines")}
-        return replace(self, **{name: rows if rows is None else gather(rows) for name, rows in found.items()})
+        seen = (self.rows, self.scores, self.slots, self.cosines)
+        return Sighting(*(part if part is None else gather(part) for part in seen), memory_side=self.memory_side)
 
 
 @dataclass(frozen=True)

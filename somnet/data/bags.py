@@ -119,10 +119,10 @@ def _deal(
     return bags, real
 
 
-def each_image_once(labels: NDArray[np.int64]) -> BagList:
-    """Every image as a bag of its own, in order."""
-    rows = np.arange(len(labels))
-    return BagList(rows[:, None], labels, np.ones((len(rows), 1), bool))
+def each_image_once(labels: NDArray[np.int64], some: range | None = None) -> BagList:
+    """Every image, or only some, as a bag of its own, in order."""
+    rows = np.arange(len(labels)) if some is None else np.array(some, np.int64)
+    return BagList(rows[:, None], labels[rows], np.ones((len(rows), 1), bool))
 
 
 class Inputs(Protocol):

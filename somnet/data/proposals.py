@@ -84,9 +84,12 @@ class Scan:
         return replace(self, keys=keys, boxes=np.zeros_like(self.boxes), counts=np.zeros_like(self.counts))
 
 
-def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Scan:
-    """Try every image and find its boxes, as far as the cache does not have them."""
-    keys, reasons = _content_keys(index, workers)
+def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, part: str = "") -> Scan:
+    """Try every image and find its boxes, as far as the cache does not have them.
+
+    Processes that each scan a part of a data set name their parts; a scan of the whole puts them together.
+    """
+    keys, reasons = _content_keys(index, workers, part)
     parameters = {"algorithm": ALGORITHM, **config.model_dump()}
     name = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_folder() / "proposals" / name
@@ -145,13 +148,14 @@ def _fingerprint(path: str) -> tuple[bytes | None, int, int, str | None]:
     return digest, status.st_size, status.st_mtime_ns, None
 
 
-def _content_keys(index: Index, workers: int | None) -> tuple[list[bytes | None], list[str | None]]:
+def _content_keys(index: Index, workers: int | None, part: str) -> tuple[list[bytes | None], list[str | None]]:
     """Content key of each file, from the table of files seen before or by reading it."""
     names: list[bytes] = index.column("file_name")
     reasons: list[str | None] = index.column("problem")
     root = hashlib.sha256(os.fsencode(os.path.abspath(index.root))).hexdigest()[:16]
-    table_file = cache_folder() / "files" / f"{root}.parquet"
-    seen = {row["file_name"]: row for row in _read_table(table_file)}
+    folder = cache_folder() / "files"
+    table_file, parts = folder / f"{root}.parquet", [] if part else sorted(folder.glob(f"{root}-*.parquet"))
+    seen = {row["file_name"]: row for file in (table_file, *parts) for row in _read_table(file)}
     keys: list[bytes | None] = [None] * len(index)
     unseen = []
     for row, name in enumerate(names):
@@ -177,8 +181,11 @@ def _content_keys(index: Index, workers: int | None) -> tuple[list[bytes | None]
                     if key is not None:
                         seen[names[row]] = {"file_name": names[row], "size": size, "time": time, "key": key}
                 advance(len(chunk))
-        with atomic_path(table_file) as temporary:
+    if unseen or parts:
+        with atomic_path(folder / f"{root}-{part}.parquet" if part else table_file) as temporary:
             pq.write_table(pa.Table.from_pylist(list(seen.values()), schema=SEEN), temporary)
+        for file in parts:
+            file.unlink(missing_ok=True)
     return keys, reasons
 
 

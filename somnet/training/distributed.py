@@ -16,6 +16,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from somnet.errors import RunError
 from somnet.parallel import share_of
@@ -32,7 +33,7 @@ class Ranks:
 
     rank: int = 0
     world: int = 1
-    store: dist.Store | None = None  # torchrun's: it lives as long as the command, restarts included
+    store: Store | None = None  # torchrun's: it lives as long as the command, restarts included
     attempt: int = 0  # how many times torchrun has restarted the ranks
     _meetings: Iterator[int] = field(default_factory=itertools.count, compare=False, repr=False)
 
@@ -60,16 +61,16 @@ class Ranks:
         while not self.store.check([what]):
             meanwhile()
             time.sleep(LOOK_SECONDS)
-        return self.store.get(what).decode()
+        return str(self.store.get(what), "utf-8")
 
-    def barrier(self) -> None:
+    def barrier(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Go on when all ranks have come here."""
         if self.world > 1:
             assert self.store is not None
             place = f"meeting {next(self._meetings)} of attempt {self.attempt}"
             if self.store.add(f"{place}: present", 1) == self.world:
                 self.note(place)
-            self.wait_for(place)
+            self.wait_for(place, meanwhile)
 
     def total(self, values: Sequence[float]) -> list[float]:
         """The sum over all ranks of each number."""
@@ -108,7 +109,7 @@ class Ranks:
         flat = torch.cat([tensor.detach().flatten() for tensor in tensors]) * share
         with _named_loss():
             dist.all_reduce(flat)
-        for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        for tensor, mean in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
             tensor.detach().copy_(mean.view_as(tensor))
 
     def average_gradients(self, parameters: Iterable[nn.Parameter], share: float) -> None:
@@ -143,7 +144,7 @@ def find_ranks() -> Ranks:
     if not dist.is_torchelastic_launched():
         return ALONE
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.PrefixStore("somnet", dist.TCPStore(address, port, is_master=False))
+    store = PrefixStore("somnet", TCPStore(address, port, is_master=False))
     restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     return Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), store, restarts)
 
