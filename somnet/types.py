@@ -53,7 +53,8 @@ class Sighting:
     def of_all(self, gather: Callable[[Tensor], Tensor]) -> "Sighting":
         """What all processes saw that share the step's batch."""
         seen = (self.rows, self.scores, self.slots, self.cosines)
-        return Sighting(*(part if part is None else gather(part) for part in seen), memory_side=self.memory_side)
+        rows, scores, slots, cosines = (part if part is None else gather(part) for part in seen)
+        return Sighting(rows, scores, slots, cosines, self.memory_side)
 
 
 @dataclass(frozen=True)

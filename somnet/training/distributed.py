@@ -133,7 +133,9 @@ class Ranks:
         if self.world > 1:
             with _named_loss():
                 for tensor in tensors:
-                    dist.broadcast(tensor.detach(), src=0)
+                    raw = tensor.detach().reshape(-1).view(torch.uint8).clone()  # gloo knows few kinds of numbers
+                    dist.broadcast(raw, src=0)
+                    tensor.detach().copy_(raw.view(tensor.dtype).view_as(tensor))
 
 
 ALONE = Ranks()
@@ -200,11 +202,13 @@ def device_of_rank(device: str) -> str:
 
 @contextlib.contextmanager
 def _named_loss() -> Iterator[None]:
-    """torch says "connection closed" where another process has died."""
+    """gloo says "connection closed", and NCCL much more, where another process has died."""
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        if not isinstance(error, dist.DistError) and "gloo/transport" not in str(error):
+            raise
+        reason = str(error).splitlines()[0].rpartition("] ")[2].split(". ")[0]
         raise RunError(
             f"another rank is gone ({reason}): see its message; with --max-restarts torchrun starts all ranks again, "
             "or go on with --resume"
