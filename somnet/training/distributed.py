@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -24,6 +24,7 @@ from somnet.parallel import share_of
 log = logging.getLogger("somnet")
 
 LOOK_SECONDS = 0.05  # between two looks at what other ranks have noted
+MEETINGS = itertools.count()  # of this process; all ranks come to the same ones, in the same order
 LONGEST = timedelta(days=1)  # to wait for another rank; one that died is noticed at once
 
 
@@ -35,7 +36,6 @@ class Ranks:
     world: int = 1
     store: Store | None = None  # torchrun's: it lives as long as the command, restarts included
     attempt: int = 0  # how many times torchrun has restarted the ranks
-    _meetings: Iterator[int] = field(default_factory=itertools.count, compare=False, repr=False)
 
     @property
     def first(self) -> bool:
@@ -67,10 +67,14 @@ class Ranks:
         """Go on when all ranks have come here."""
         if self.world > 1:
             assert self.store is not None
-            place = f"meeting {next(self._meetings)} of attempt {self.attempt}"
+            place = self.next_meeting()
             if self.store.add(f"{place}: present", 1) == self.world:
                 self.note(place)
             self.wait_for(place, meanwhile)
+
+    def next_meeting(self) -> str:
+        """A name that all ranks give to the next thing that they do together."""
+        return f"meeting {next(MEETINGS)} of attempt {self.attempt}"
 
     def total(self, values: Sequence[float]) -> list[float]:
         """The sum over all ranks of each number."""
@@ -179,7 +183,13 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
         on_gpu = torch.device(device).type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=LONGEST)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+            store=PrefixStore(ranks.next_meeting(), ranks.store),  # addresses of an earlier group would mislead
+            rank=ranks.rank,
+            world_size=ranks.world,
+            timeout=LONGEST,
+        )
         try:
             yield ranks
         finally:

@@ -181,13 +181,14 @@ class Trainer:
         self.method.sighting = None
         losses: Losses = self.method.step(bag, phase)
         values, share = self._of_whole_batch(losses, self.method.count(bag) if taking_part else 0)
-        self.ranks.average(self._batch_statistics(), share)
         if not math.isfinite(sum(values.values())):
+            self.ranks.average(self._batch_statistics(), share)
             return self._skip_step(values)
         self.optimizer.zero_grad(set_to_none=True)
         sums = self.method.summed if share else ()  # they count whole, whatever the share of the means
         total = total_loss({name: loss / share if name in sums else loss for name, loss in losses.items()})
         self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+        self.ranks.average(self._batch_statistics(), share)
         self.ranks.average_gradients(self._parameters(), share)
         self.scaler.step(self.optimizer)
         self.scaler.update()
