@@ -24,7 +24,7 @@ from somnet.training.optim import enter_phase, learning_rates, make_optimizer, s
 from somnet.types import Bag
 
 BAGS, IMAGES_PER_BAG, PROPOSALS, PIXELS = 8, 2, 20, 224
-CASES = ((12, 14, 1.15), (100, 1000, 1.35))  # side of the memory, classes, largest ratio
+CASES = ((12, 14, 1.15), (100, 1000, 1.25))  # side of the memory, classes, largest ratio
 
 
 class Stepper:

@@ -22,7 +22,7 @@ from typing import Any
 from somnet.allocator import keep_memory
 from somnet.config import Config
 from somnet.data.noise import NoiseRecipe, write_noisy
-from somnet.data.sources import open_source
+from somnet.data.sources import absolute, open_source
 from somnet.data.sources.manifest import find_manifest
 from somnet.dataset import make_inputs, open_dataset
 from somnet.demo import draw_toy_web
@@ -86,7 +86,7 @@ def _as_text(value: object) -> str:
 
 
 def _absolute(value: object) -> object:
-    return display_name(os.fsencode(os.path.abspath(value))) if isinstance(value, Path) else value
+    return display_name(os.fsencode(absolute(value))) if isinstance(value, Path) else value
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
-from somnet.data.sources import open_source
+from somnet.data.location import Location
+from somnet.data.sources import open_source, split_name
 from somnet.errors import ConfigError, RunError, SomnetError
 from somnet.files import csv_cell, display_name, flush_to_disk, link_or_copy
 from somnet.label_formats import ANNOTATIONS, Box, Labelled, write_cleanlab
@@ -88,11 +89,11 @@ def clean(
     result = _count(out, scores, verdicts, crops)
     if dry_run:
         return result
-    if not source.exists():
-        raise RunError(f"the run's data {source} are gone: say where they are now with --data")
+    _, place = split_name(source)
+    if not place.exists():
+        raise RunError(f"the run's data {place} are gone: say where they are now with --data")
     index = open_source(source)
-    root = source if source.is_dir() else source.parent
-    _check_place(out, root, overwrite=overwrite)
+    _check_place(out, place if place.is_dir() else place.parent, overwrite=overwrite)
     part = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
     shutil.rmtree(part, ignore_errors=True)  # of a cleaning that was killed
     try:
@@ -196,16 +197,16 @@ def _write(
             label = verdicts.labels[place]
             if verdicts.reasons[place] is not None or label is None:
                 continue
-            original = index.path(row)
+            original, source = _original(index, row), index.location(row)
             box: Box = tuple(boxes[place])
             width, height = sizes[place]
             if crops[place]:
                 name = names.new("train", label, os.path.splitext(os.path.basename(original))[0] + ".jpg")
-                width, height = _crop(original, box, part / name)
+                width, height = _crop(source, box, part / name)
                 box = (0.0, 0.0, float(width), float(height))
             else:
                 name = names.new("train", label, os.path.basename(original))
-                link_or_copy(original, part / name)
+                _bring(source, part / name)
             score = scores["label_score"][place].as_py()
             images.append(Labelled(name, label, width, height, box, score))
             listed.append(
@@ -223,10 +224,10 @@ def _write(
             )
         for row in others:
             advance(1)
-            original, split = index.path(row), index.table["split"][row].as_py()
+            original, split = _original(index, row), index.table["split"][row].as_py()
             label = index.classes[index.table["label"][row].as_py()]
             name = names.new(split, label, os.path.basename(original))
-            link_or_copy(original, part / name)
+            _bring(index.location(row), part / name)
             path = display_name(os.fsencode(os.path.abspath(original)))
             known = {"file_name": name, "label": label, "split": split, "weight": 1.0}
             listed.append({**known, "original_path": path, "original_label": label})
@@ -275,9 +276,24 @@ def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
     return found + [(0, 0)] * (scores.num_rows - len(found))
 
 
-def _crop(original: str, box: Box, target: Path) -> tuple[int, int]:
+def _original(index: Index, row: int) -> str:
+    """How an image is called in its data: a path that exists, unless it lies in an archive."""
+    return os.path.join(index.root, os.fsdecode(index.table["file_name"][row].as_py()))
+
+
+def _bring(source: Location, target: Path) -> None:
+    """A hard link to a file, or a copy; out of an archive the bytes of the image."""
+    if source.size is None:
+        link_or_copy(source.path, target)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open() as stream:
+        target.write_bytes(stream.read())
+
+
+def _crop(source: Location, box: Box, target: Path) -> tuple[int, int]:
     """Write a part of an image, upright, and return its size."""
-    image = read_picture(original).image
+    image = read_picture(source).image
     x1, y1 = int(box[0]), int(box[1])
     x2, y2 = min(image.width, max(x1 + 1, round(box[2]))), min(image.height, max(y1 + 1, round(box[3])))
     part = image.crop((x1, y1, x2, y2))

@@ -25,7 +25,11 @@ app = typer.Typer(
 console = Console()
 
 DataArgument = Annotated[
-    Path, typer.Argument(help="Folder of class folders, with or without train/ and test/, or with a metadata manifest.")
+    Path,
+    typer.Argument(
+        help="Folder of class folders, with or without train/ and test/; with a metadata manifest; of tar shards; or "
+        "a data set of the paper."
+    ),
 ]
 RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
@@ -81,9 +85,35 @@ def propose(
     rows = found.readable()
     bad = len(index) - len(rows)
     console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
-    for name, reason in zip(index.column("file_name"), found.reasons, strict=True):
+    for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
         if reason is not None:
             console.print(f"  {display_name(name)}: {reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    config: Annotated[Path, typer.Argument(help="TOML file of a training, as configs/clothing1m.toml.")],
+    data: Annotated[Path | None, typer.Argument(help="The data, if they are here; else give --images.")] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="Training images, where there are no data yet.")] = None,
+    test_images: Annotated[int, typer.Option(min=0, help="Test images, likewise.")] = 0,
+    classes: Annotated[int, typer.Option(min=2, help="Classes, likewise.")] = 2,
+    speedup: Annotated[
+        float, typer.Option(min=0.01, help="How many times as fast as this machine the device will be that trains.")
+    ] = 1.0,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores that will read images; by default those here.")
+    ] = None,
+    device: DeviceOption = "auto",
+    set_: SetOption = None,
+) -> None:
+    """Estimate hours, memory and disk of a training from steps measured here; nothing is trained."""
+    from somnet.config import load_config
+    from somnet.pipeline import plan_training
+
+    settings = load_config(config, set_ or ())
+    sizes = None if images is None else (images, test_images, classes)
+    for line in plan_training(settings, data, sizes, speedup=speedup, cores=cores, device=device):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
 from somnet.config import Config, ProposalConfig
 from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
 from somnet.data.duplicates import group_duplicates
-from somnet.data.index import Index
+from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan, scan
 from somnet.data.sources import open_source
@@ -71,10 +73,11 @@ class DataSet:
     def fingerprint(self) -> str:
         """Of the training images' names, labels and content: a resume must find the same."""
         digest = hashlib.sha256(repr(self.classes).encode())
-        for name, label, key in zip(
-            self.train.index.column("file_name"), self.train.labels, self.train.scan.keys, strict=True
-        ):
-            digest.update(b"%s\0%d\0%s" % (name, label, key))
+        columns = [self.train.index.table["file_name"], self.train.labels, self.train.scan.keys]
+        table = pa.table(columns, ["name", "label", "key"])
+        for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+            for name, label, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                digest.update(b"%s\0%d\0%s" % (name, label, key))
         return digest.hexdigest()[:16]
 
 
@@ -94,10 +97,10 @@ def duplicates(data: DataSet) -> list[Duplicate]:
     found = []
     for part in (data.train, data.test) if data.test else (data.train,):
         labels, splits = part.labels, part.index.column("split")
-        names = part.index.column("file_name")
+        names, keys = part.index.column("file_name"), part.scan.keys.to_pylist()
         for row in np.flatnonzero(part.groups >= 0):
             label = data.classes[labels[row]]
-            found.append((part.groups[row], display_name(names[row]), splits[row], label, part.scan.keys[row]))
+            found.append((part.groups[row], display_name(names[row]), splits[row], label, keys[row]))
     times = Counter(key for *_, key in found)
     rows = [Duplicate(int(group), name, split, label, times[key] > 1) for group, name, split, label, key in found]
     return sorted(rows, key=lambda row: row.group)
@@ -144,18 +147,11 @@ def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: 
     if "train" not in index.splits():
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
     found = scan_together(used, config.proposals, workers, ranks)
-    splits = used.column("split")
-    readable = set(found.readable().tolist())
-    train_rows = np.array([row for row in sorted(readable) if splits[row] == "train"], np.int64)
-    test_rows = np.array([row for row in sorted(readable) if splits[row] == held_out], np.int64)
-    names, labels = used.column("file_name"), used.labels()
-    unreadable = tuple(
-        Unreadable(
-            display_name(names[row]), used.classes[labels[row]] if labels[row] >= 0 else None, splits[row], reason
-        )
-        for row, reason in enumerate(found.reasons)
-        if reason is not None
-    )
+    readable, labels = found.readable(), used.labels()
+    split = used.table["split"].take(pa.array(readable))
+    train_rows = readable[pc.equal(split, "train").to_numpy()]
+    test_rows = readable[pc.equal(split, held_out).to_numpy()] if held_out else readable[:0]
+    unreadable = _unreadable(used, found)
     present = np.unique(labels[train_rows])
     if len(present) < 2:
         which = f"only the class '{used.classes[present[0]]}'" if len(present) else "no readable image at all"
@@ -164,12 +160,21 @@ def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: 
             "classes, each in a folder of its own"
         )
     rows = np.concatenate([train_rows, test_rows])  # training images first: of a leak, the test image is the copy
-    both = found.take(rows)
-    groups = group_duplicates(both.keys, both.hashes)
+    groups = group_duplicates(*(column.take(pa.array(rows)) for column in (found.keys, found.hashes)))
     train_groups, test_groups = np.split(groups, [len(train_rows)])
     train = Part(used.take(train_rows), found.take(train_rows), train_groups)
     test = Part(used.take(test_rows), found.take(test_rows), test_groups) if len(test_rows) else None
     return DataSet(data, used.classes, train, test, unreadable)
+
+
+def _unreadable(index: Index, found: Scan) -> tuple[Unreadable, ...]:
+    rows = np.setdiff1d(np.arange(len(index)), found.readable())
+    bad, reasons = index.take(rows), found.reasons.take(pa.array(rows)).to_pylist()
+    columns = zip(bad.column("file_name"), bad.labels(), bad.column("split"), reasons, strict=True)
+    return tuple(
+        Unreadable(display_name(name), index.classes[label] if label >= 0 else None, split, reason)
+        for name, label, split, reason in columns
+    )
 
 
 def describe(data: DataSet, images_per_bag: int) -> list[str]:
@@ -184,17 +189,17 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     boxes = data.train.scan.counts
     lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
-        lines.append(f"warning: no training image of {_some(empty)}: the model will never predict it")
+        lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
         f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
     ]:
         lines.append(
-            f"warning: fewer images than the {images_per_bag} of a bag: {_some(small)}; they take part all the same"
+            f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they take part all the same"
         )
     if found := duplicates(data):
         lines.append(f"duplicates: {len(found)} images in {len({row.group for row in found})} groups")
         if both := leaks(found):
-            named = _some([f"{train.file_name} = {test.file_name}" for train, test in both])
+            named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
             lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{_first_reasons(data.unreadable)}")
@@ -204,10 +209,11 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
 def _first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
     if not unreadable:
         return ""
-    return " (" + _some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
+    return " (" + some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
 
 
-def _some(items: list[str], between: str = ", ") -> str:
+def some(items: list[str], between: str = ", ") -> str:
+    """The first few of many, and how many more there are."""
     rest = len(items) - MOST_NAMED
     return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
 
@@ -253,7 +259,7 @@ def make_inputs(
 def uncached(part: Part, store: MapStore) -> NDArray[np.int64]:
     """Rows whose maps are not in the store; of equal files only the first."""
     first: dict[bytes, int] = {}
-    for row, key in enumerate(part.scan.keys):
+    for row, key in enumerate(part.scan.keys.to_pylist()):
         if key is not None and key not in store:
             first.setdefault(key, row)
     return np.array(sorted(first.values()), np.int64)
@@ -269,7 +275,7 @@ def _fill(store: MapStore, inputs: PixelInputs, network: Network, device: str, w
     with track("feature maps", len(inputs.index)) as advance:
         for bag in load(batches, workers):
             assert bag.images is not None
-            keys.extend(all_keys[row] or b"" for row in bag.index[:, 0].tolist())
+            keys.extend(all_keys.take(pa.array(bag.index[:, 0].numpy())).to_pylist())
             maps.append(network.prepare(bag.images.to(device)).to(torch.float16).cpu())
             advance(len(bag.label))
             if len(keys) >= MAPS_A_PART:

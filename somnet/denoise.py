@@ -1,11 +1,13 @@
 """What a trained method thinks of every training image and region, as tables."""
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import torch
@@ -16,7 +18,7 @@ from somnet.data.duplicates import later_members
 from somnet.data.index import Index
 from somnet.data.proposals import Scan
 from somnet.evaluate import auroc, iou
-from somnet.files import atomic_path, csv_cell, display_name
+from somnet.files import FORMULA_STARTS, atomic_path, display_name
 from somnet.methods.base import Method
 from somnet.progress import track
 from somnet.training.distributed import ALONE, Ranks
@@ -108,7 +110,7 @@ def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Ta
     label_score = seen.label_score.clamp(0, 1).cpu().numpy()
     background_score = seen.background_score.clamp(0, 1).cpu().numpy()
     label_issue = (label_score < LABEL_ISSUE) & (predicted != bag.label.cpu().numpy())
-    names = pa.array([display_name(name.as_py()) for name in index.table["file_name"].take(pa.array(rows))])
+    names = pa.array([display_name(name) for name in index.table["file_name"].take(pa.array(rows)).to_pylist()])
     details = {name: value.cpu().numpy() for name, value in seen.details.items()}  # (I, P) each
     classes = np.array(index.classes, dtype=object)
 
@@ -197,28 +199,45 @@ def write_tables(out: Path, images: pa.Table, regions: pa.Table) -> None:
 
 
 def _as_text(table: pa.Table) -> pa.Table:
-    boxes = [None if box is None else " ".join(f"{x:.1f}" for x in box) for box in table["clean_box"].to_pylist()]
-    table = table.set_column(table.schema.get_field_index("clean_box"), "clean_box", pa.array(boxes, pa.string()))
+    boxes = table["clean_box"].combine_chunks()
+    table = table.set_column(table.schema.get_field_index("clean_box"), "clean_box", _box_texts(boxes))
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
-            safe = [text and csv_cell(text) for text in table.column(place).to_pylist()]
-            table = table.set_column(place, field.name, pa.array(safe, pa.string()))
+            table = table.set_column(place, field.name, _safe_cells(table.column(place)))
     return table
+
+
+def _safe_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`csv_cell` of a whole column."""
+    is_formula = pc.match_substring_regex(column, f"^[{re.escape(''.join(FORMULA_STARTS))}]")
+    return pc.if_else(is_formula, pc.binary_join_element_wise("'", column, ""), column)
+
+
+def _box_texts(boxes: pa.FixedSizeListArray) -> pa.Array:
+    """Boxes, which lie within their images, as four numbers with a digit after the point."""
+    tenths = np.rint(10 * boxes.flatten().to_numpy().astype(np.float64)).astype(np.int64).reshape(-1, 4)  # (n, 4)
+    numbers = [
+        pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in np.divmod(column, 10)), ".")
+        for column in tenths.T
+    ]
+    texts = pc.binary_join_element_wise(*numbers, " ")
+    return pc.replace_with_mask(pa.nulls(len(boxes), pa.string()), boxes.is_valid(), texts)
 
 
 def against_truth(images: pa.Table, index: Index, scan: Scan) -> Truth:
     """Compare the scores of readable images with what the data set says is true."""
-    true_labels = index.column("true_label")
-    given = [index.classes[label] for label in index.labels()]
-    known = np.array([true is not None for true in true_labels], bool)
-    clean = np.array([true == name for true, name in zip(true_labels, given, strict=True)], bool)
+    true_label = index.table["true_label"].combine_chunks()
+    given = pa.array(index.classes, pa.string()).take(pa.array(index.labels()))
+    known = np.asarray(true_label.is_valid())  # (n,)
+    clean = np.asarray(pc.equal(true_label, given).fill_null(False))  # (n,)
     score = images["label_score"].to_numpy()
     area = auroc(score[known], clean[known]) if known.any() else None
-    boxes = index.column("true_box")
-    rows = np.array([row for row, box in enumerate(boxes) if box is not None and (clean[row] or not known[row])], int)
+    boxes = index.table["true_box"].combine_chunks()
+    rows = np.flatnonzero(np.asarray(boxes.is_valid()) & (clean | ~known))
     if len(rows) == 0:
         return Truth(area, None, None)
-    true_boxes = np.array([boxes[row] for row in rows], np.float64)
-    best = np.array(images["clean_box"].take(pa.array(rows)).to_pylist(), np.float64)
-    whole = np.concatenate([np.zeros((len(rows), 2)), scan.sizes[rows]], axis=1).astype(np.float64)
-    return Truth(area, float(iou(best, true_boxes).mean()), float(iou(whole, true_boxes).mean()))
+    chosen = (boxes, images["clean_box"].combine_chunks())
+    true_boxes, best = (column.take(pa.array(rows)).flatten().to_numpy().reshape(-1, 4) for column in chosen)
+    whole = np.concatenate([np.zeros((len(rows), 2)), scan.sizes[rows]], axis=1)
+    overlaps = (iou(found.astype(np.float64), true_boxes.astype(np.float64)) for found in (best, whole))
+    return Truth(area, *(float(overlap.mean()) for overlap in overlaps))

@@ -11,6 +11,8 @@ from typing import Any
 
 from somnet.errors import SomnetError
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # of what a spreadsheet takes for a formula
+
 
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
@@ -121,4 +123,4 @@ def csv_text(cell: str) -> str:
 
 def csv_cell(text: str) -> str:
     """Text for a CSV cell that a spreadsheet will not take for a formula."""
-    return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return "'" + text if text.startswith(FORMULA_STARTS) else text

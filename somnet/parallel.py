@@ -30,9 +30,9 @@ def on_all_cores(
     chunks = [tasks[i : i + TASKS_AT_ONCE] for i in range(0, len(tasks), TASKS_AT_ONCE)]
     cv2.setNumThreads(1)  # before the fork: a process a core is enough, and a child could not end inherited threads
     with ProcessPoolExecutor(count, multiprocessing.get_context(start), initializer=_start_worker) as pool:
-        futures: list[Future[list[R]]] = [pool.submit(_do_all, work, chunk) for chunk in chunks]
+        each = _one_by_one if in_order else as_completed
         try:
-            for future in futures if in_order else as_completed(futures):
+            for future in each([pool.submit(_do_all, work, chunk) for chunk in chunks]):
                 yield future.result()
         except BrokenProcessPool:
             raise SomnetError(
@@ -72,6 +72,14 @@ def share_of(count: int, rank: int, ranks: int) -> range:
     each, more = divmod(count, ranks)
     start = rank * each + min(rank, more)
     return range(start, start + each + (rank < more))
+
+
+def _one_by_one(futures: list[Future[R]]) -> Iterator[Future[R]]:
+    """In order, and none is held once it is done with: the results of a million tasks would fill the memory."""
+    waiting = deque(futures)
+    futures.clear()
+    while waiting:
+        yield waiting.popleft()
 
 
 def _do_all(work: Callable[[T], R], chunk: Sequence[T]) -> list[R]:

@@ -1,7 +1,6 @@
 """Training from a data set to a folder of results."""
 
 import contextlib
-import copy
 import json
 import logging
 import os
@@ -9,25 +8,38 @@ import platform
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
 from somnet.data.bags import Boxes, named_worker_death
 from somnet.data.maps import MapStore
-from somnet.dataset import FORWARD_IMAGES, DataSet, describe, make_inputs, open_dataset, uncached, write_duplicates
+from somnet.data.sources import absolute, open_source, split_name
+from somnet.dataset import (
+    FORWARD_IMAGES,
+    DataSet,
+    describe,
+    held_out_split,
+    make_inputs,
+    open_dataset,
+    uncached,
+    write_duplicates,
+)
 from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.errors import RunError, TrainingStopped
 from somnet.files import display_name, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
+from somnet.plan import ReadPace, cores_here, describe_estimate, estimate, measure_reading, measure_steps, work_of
 from somnet.progress import duration
 from somnet.report.site import REPORT, is_report, write_report
 from somnet.run import (
@@ -73,7 +85,8 @@ def train(
         if out is None and ranks.world > 1:
             raise RunError("several ranks need to know the folder of the run: add --out")
         data, out = Path(data), next_run_folder() if out is None else Path(out)
-        if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
+        _, folder = split_name(data)
+        if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
             raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
         if ranks.noted(_begun(out)):  # by this very command, before torchrun started it again
             resume, overwrite = True, False
@@ -245,8 +258,8 @@ def _train_and_score(
 def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     if summary["test"]["n"]:
         log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
-    labels = sum(images["is_label_issue"].to_pylist())
-    backgrounds = sum(images["is_background_issue"].to_pylist())
+    labels = pc.sum(images["is_label_issue"]).as_py()
+    backgrounds = pc.sum(images["is_background_issue"]).as_py()
     log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
     log.info(
         "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / "issues.csv"
@@ -259,30 +272,51 @@ def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
 
 def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
     """Rough time of the work ahead, from one small step measured here."""
-    network = copy.deepcopy(method.network).train()
-    parts = [data.train] + ([data.test] if data.test else [])
-    few = min(16, config.train.batch_size)
-    pixels = torch.zeros(few, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
-    with torch.no_grad():
-        prepared = network.prepare(pixels)
-        forward = _seconds(lambda: network.prepare(pixels)) / len(pixels)
-    step = _seconds(lambda: network(prepared).sum().backward()) / len(pixels)
-    passes = sum(phase.epochs * phase.passes for phase in method.plan())
-    seconds = passes * len(data.train) * step
+    network, pace = method.network, measure_steps(method.network, config, device)
+    seconds = sum(phase.epochs * phase.passes for phase in method.plan()) * len(data.train) * pace.step
     if network.frozen_trunk:
         store = MapStore(network.trunk_fingerprint(), network.input_shape)
-        seconds += forward * sum(len(uncached(part, store)) for part in parts)
+        parts = [data.train] + ([data.test] if data.test else [])
+        seconds += pace.prepare * sum(len(uncached(part, store)) for part in parts)
     return seconds
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    times: list[float] = []
-    while len(times) < 2 or (len(times) < 5 and time.monotonic() - began < 1):  # the first call pays for set-up
-        start = time.monotonic()
-        work()
-        times.append(time.monotonic() - start)
-    return min(times)
+def plan_training(
+    config: Config,
+    data: Path | None = None,
+    sizes: tuple[int, int, int] | None = None,
+    *,
+    speedup: float = 1.0,
+    cores: int | None = None,
+    device: str = "auto",
+) -> list[str]:
+    """What a training will cost, in lines for people. `sizes`, where the data are elsewhere: training images, test
+    images and classes.
+    """
+    keep_memory()
+    device, cores = choose_device(device), cores or cores_here()
+    if data is not None:
+        index = open_source(data)
+        held_out = held_out_split(index)
+        train = index.of_split("train")
+        sizes = len(train), len(index.of_split(held_out)) if held_out else 0, len(index.classes)
+        reading = measure_reading(train, config)
+    elif sizes is not None:
+        reading = ReadPace.assumed()
+    else:
+        raise RunError("there is nothing to plan for: give the data, or --images and --classes")
+    labels = np.arange(sizes[0], dtype=np.int64) % sizes[2]
+    method = build_method(config, labels, sizes[2], pretrained=False).to(device)  # weights cost no time
+    work = work_of(method, config, train=sizes[0], test=sizes[1])
+    steps = measure_steps(method.network, config, device)
+    apart = device != "cpu" or speedup != 1
+    cost = estimate(work, steps, reading, cores=cores, speedup=speedup, apart=apart)
+    lines = describe_estimate(cost, work, steps, reading, device=device, cores=cores, speedup=speedup)
+    if (others := os.getloadavg()[0]) > 1.5 * cores_here():  # this process alone would make it no more than that
+        lines.append(
+            f"warning: this machine is busy (load {others:.1f}): the times are too long, measure again when not"
+        )
+    return lines
 
 
 def next_run_folder(base: Path = Path("runs")) -> Path:
@@ -327,7 +361,7 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
             raise RunError(
                 f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
             )
-    path = display_name(os.fsencode(os.path.abspath(data.path)))
+    path = display_name(os.fsencode(absolute(data.path)))
     found = {"path": path, "classes": data.classes, "images": len(data.train), "fingerprint": fingerprint}
     write_json(out / DATA, found)
     write_text(out / CONFIG, config.to_toml())

@@ -23,7 +23,7 @@ from somnet.data.decode import read_picture
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
 from somnet.data.transforms import to_square
-from somnet.dataset import FORWARD_IMAGES, Part, held_out_split, make_inputs
+from somnet.dataset import FORWARD_IMAGES, Part, held_out_split, make_inputs, some
 from somnet.errors import DataError, RunError, UnreadableImage
 from somnet.evaluate import per_class, top_k
 from somnet.methods.base import Method
@@ -118,7 +118,7 @@ class Run:
         number = {name: i for i, name in enumerate(self.classes)}
         labels = np.array([number.get(index.classes[label], -1) if label >= 0 else -1 for label in index.labels()])
         if unknown := sorted({index.classes[i] for i in index.labels()[labels < 0] if i >= 0}):
-            log.warning("left out: %d images of classes the model does not know: %s", (labels < 0).sum(), unknown)
+            log.warning("left out: %d images of classes the model does not know: %s", (labels < 0).sum(), some(unknown))
         no_boxes = self.config.proposals.model_copy(update={"max_boxes": 0})
         scanned = scan(index, no_boxes, workers)
         rows = np.array([row for row in scanned.readable() if labels[row] >= 0], np.int64)

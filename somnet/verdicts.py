@@ -17,6 +17,7 @@ Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SURE = 0.7  # predicted_score from which on a label is replaced
 NEARLY_CLEAN = 0.08  # share of images predicted otherwise below which the data count as clean
+ONE_FLAT_HEAP = 0.75  # separability by Otsu of an even spread: more of it takes two heaps
 MOST_PER_DISAGREEMENT = 3  # images that go for each one predicted otherwise: a model learns some wrong labels by heart
 KEEP, DROP, RELABEL = "keep", "drop", "relabel"
 
@@ -41,27 +42,30 @@ class Verdicts:
 
 
 def choose_threshold(score: NDArray[np.float64], disagrees: NDArray[np.bool_]) -> float | None:
-    """Where to cut the label scores (n,) of readable images; None where the data look clean as they are.
+    """Where to cut the label scores (n,) of readable images; None where they do not fall into two heaps.
 
-    The cut is the one between the two heaps of the scores' log-odds (Otsu), but no more than three images go for each
-    one that the model would label otherwise.
+    The cut is the one between the two heaps of the scores' log-odds, but no more than three images go for each one that
+    the model would label otherwise. Clutter and hard images make one broad heap: cutting it would cost right images.
     """
     if disagrees.mean() < NEARLY_CLEAN:
         return None
     bounded = np.clip(score, 1e-4, 1 - 1e-4)
-    cut = 1 / (1 + np.exp(-_otsu(np.log(bounded / (1 - bounded)))))
+    cut, separability = _otsu(np.log(bounded / (1 - bounded)))
+    if separability <= ONE_FLAT_HEAP:
+        return None
     most = min(MOST_PER_DISAGREEMENT * int(disagrees.sum()), len(score) - 1)
-    return float(min(cut, np.sort(score)[most]))
+    return float(min(1 / (1 + np.exp(-cut)), np.sort(score)[most]))
 
 
-def _otsu(values: NDArray[np.float64]) -> float:
-    """Otsu's threshold: the cut with the largest variance between the two sides."""
+def _otsu(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Otsu's threshold, the cut with the largest variance between the two sides, and its share of all variance."""
     counts, edges = np.histogram(values, bins=256)
-    share = counts / counts.sum()
-    below = np.cumsum(share)
-    mean = np.cumsum(share * (edges[:-1] + edges[1:]) / 2)
+    middle, share = (edges[:-1] + edges[1:]) / 2, counts / counts.sum()
+    below, mean = np.cumsum(share), np.cumsum(share * middle)
     between = (mean[-1] * below - mean) ** 2 / np.maximum(below * (1 - below), 1e-9)
-    return float(edges[1 + int(np.argmax(between))])
+    best = int(np.argmax(between))
+    variance = float(share @ (middle - mean[-1]) ** 2)
+    return float(edges[1 + best]), float(between[best]) / max(variance, 1e-9)
 
 
 def judge(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -181,8 +182,7 @@ def make_toy(method: str = "somnet", **more: object) -> Toy:
     low = rng.uniform(0, 0.5, (len(labels), 4, 2))
     found = np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape)], axis=2).astype(np.float32)
     found[np.arange(4) >= counts[:, None]] = 0
-    keys: list[bytes | None] = [bytes([row]) * 16 for row in range(len(labels))]
-    none = [None] * len(labels)
+    keys, none = pa.array([bytes([row]) * 16 for row in range(len(labels))]), pa.nulls(len(labels))
     scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, none, none)
     made = build_method(config, labels, classes=3)
     noise = torch.randn(len(labels), *made.network.input_shape, generator=torch.Generator().manual_seed(0))

@@ -19,7 +19,7 @@ FLOORS = (
     {"evaluate"},
     {"training", "dataset"},
     {"denoise"},
-    {"run", "predictions", "model_card", "exports", "verdicts", "cleaning", "label_formats"},
+    {"run", "plan", "predictions", "model_card", "exports", "verdicts", "cleaning", "label_formats"},
     {"report", "paper_tables"},
     {"pipeline"},
     {"demo", "bench", "doctor", "cli", "__init__", "__main__"},

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from somnet.data.index import Index, make_index
 from somnet.data.proposals import Scan
 from somnet.denoise import Truth, against_truth, inspect_images, with_unreadable, write_tables
+from somnet.files import csv_cell
 from somnet.types import Bag, Inspection
 
 if TYPE_CHECKING:
@@ -30,8 +34,8 @@ def index_of(*rows: dict[str, Any]) -> Index:
 
 def scan_of(count: int) -> Scan:
     empty = np.zeros((count, 0, 4), np.float32)
-    none = [None] * count
-    return Scan([b"k"] * count, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
+    keys, none = pa.array([b"k"] * count), pa.nulls(count)
+    return Scan(keys, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
 
 
 def judged(scores: list[float], boxes: list[list[float]]) -> pa.Table:
@@ -142,3 +146,25 @@ def test_the_csv_starts_no_formula(tables: tuple[pa.Table, pa.Table], tmp_path: 
     assert again["file_name"].to_pylist()[0] == "=x.png"  # as it is, where no spreadsheet reads
     assert again["label_score"].to_pylist()[4:] == [None, None]
     assert pq.read_table(tmp_path / "regions.parquet").equals(regions)
+
+
+NUMBERS = st.floats(0, 20_000, width=32)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
+LINES = st.tuples(
+    st.one_of(TEXTS, st.sampled_from("=+-@\t\r'\n").flatmap(lambda start: TEXTS.map(lambda rest: start + rest))),
+    st.one_of(st.none(), st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS)),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(LINES, min_size=1, max_size=30))
+def test_whole_columns_are_written_as_their_cells(lines: list[tuple[str, tuple[float, ...] | None]]) -> None:
+    names, boxes = zip(*lines, strict=True)
+    images = pa.table({"file_name": names, "clean_box": pa.array(boxes, pa.list_(pa.float32(), 4))})
+    with tempfile.TemporaryDirectory() as folder:
+        write_tables(Path(folder), images, pa.table({"region": [0]}))
+        with open(f"{folder}/issues.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    assert [row["file_name"] for row in rows] == [csv_cell(name) for name in names]
+    shown = ["" if box is None else " ".join(f"{number:.1f}" for number in box) for box in boxes]
+    assert [row["clean_box"] for row in rows] == shown

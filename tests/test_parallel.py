@@ -1,12 +1,13 @@
-"""Threads that run ahead: in order, never too far, and errors come through."""
+"""Work in threads and processes: in order, never too far ahead, nothing held too long, and errors come through."""
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from somnet.parallel import in_threads
+from somnet.parallel import in_threads, on_all_cores
 
 
 def test_results_come_in_order_from_several_threads() -> None:
@@ -45,3 +46,20 @@ def test_an_error_comes_through() -> None:
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="three"):
         next(results)
+
+
+class Result:
+    """What can be told to be gone."""
+
+
+def make_result(_: int) -> Result:
+    return Result()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_results_of_processes_are_not_held(in_order: bool) -> None:
+    chunks = on_all_cores(make_result, range(64), workers=1, in_order=in_order)
+    seen = [weakref.ref(result) for _ in range(3) for result in next(chunks)]
+    assert len(seen) == 48
+    assert not any(result() for result in seen[:32])  # the last chunk may still be at hand
+    assert len(list(chunks)) == 1

@@ -158,11 +158,16 @@ def test_data_that_look_clean_are_left_alone() -> None:
 
 
 def test_few_disagreements_limit_what_goes() -> None:
-    rng = np.random.default_rng(0)
-    score = rng.random(1000)  # one broad heap
+    score, _ = heaps(400, 600)
     threshold = choose_threshold(score, np.arange(1000) < 90)
     assert threshold is not None
     assert (score < threshold).sum() <= 270
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0, 3.0])
+def test_one_broad_heap_is_not_cut(spread: float) -> None:
+    odds = np.random.default_rng(0).normal(0, spread, 1000)
+    assert choose_threshold(1 / (1 + np.exp(-odds)), np.arange(1000) < 300) is None
 
 
 def write(file: Path, text: str) -> Path:

@@ -1,6 +1,7 @@
 """Which images form which bag, and the bags themselves."""
 
 import contextlib
+import gc
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from somnet.errors import DataError, UnreadableImage
 from somnet.files import display_name
 from somnet.parallel import share_of
 from somnet.types import Bag
+
+IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the image itself
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ def draw_bags(
     """
     rows = np.arange(len(labels)) if rows is None else rows  # the images to draw from
     bags, present, bag_labels = [], [], []
-    for label in np.unique(labels[rows]):
-        members = rng.permutation(rows[labels[rows] == label])
+    for label, in_order in _by_class(labels, rows):
+        members = rng.permutation(in_order)
         pictures = _pictures(members, groups)
         if images_per_bag > 1 and len(np.unique(pictures)) < len(members):
             dealt, real = _deal(members, pictures, images_per_bag)
@@ -65,11 +68,15 @@ def count_bags(
     labels: NDArray[np.int64], images_per_bag: int, rows: NDArray[np.int64], groups: NDArray[np.int64] | None = None
 ) -> int:
     """How many bags an epoch has."""
-    total = 0
-    for label in np.unique(labels[rows]):
-        pictures = _pictures(rows[labels[rows] == label], groups)
-        total += _bags_of_class(pictures, images_per_bag)
-    return total
+    members = (members for _, members in _by_class(labels, rows))
+    return sum(_bags_of_class(_pictures(rows_of_class, groups), images_per_bag) for rows_of_class in members)
+
+
+def _by_class(labels: NDArray[np.int64], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each class that has images, and its rows in their order."""
+    rows = rows[np.argsort(labels[rows], kind="stable")]
+    found, first = np.unique(labels[rows], return_index=True)
+    yield from zip(found.tolist(), np.split(rows, first[1:]), strict=True)
 
 
 def _pictures(members: NDArray[np.int64], groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
@@ -104,10 +111,12 @@ def _deal(
     order = np.argsort(pictures, kind="stable")
     spares = np.sort(np.unique(pictures, return_index=True)[1]).tolist()  # to fill up with: one of each picture
     spare = 0
-    bags = np.empty((count, images_per_bag), np.int64)
-    real = np.zeros((count, images_per_bag), bool)
-    for number in range(count):
-        bag = order[number::count].tolist()
+    dealt = np.full(count * images_per_bag, -1)
+    dealt[: len(order)] = order
+    places = dealt.reshape(images_per_bag, count).T  # (b, G) among the members; -1 where a bag is not full
+    real = places >= 0
+    for number in np.flatnonzero(~real.all(axis=1)):
+        bag = places[number, real[number]].tolist()
         shown = {pictures[place] for place in bag}
         while len(bag) < min(images_per_bag, len(spares)):
             place, spare = spares[spare], (spare + 1) % len(spares)
@@ -115,8 +124,8 @@ def _deal(
                 bag.append(place)
                 shown.add(pictures[place])
         real[number, : len(bag)] = True
-        bags[number] = members[bag + bag[:1] * (images_per_bag - len(bag))]
-    return bags, real
+        places[number] = bag + bag[:1] * (images_per_bag - len(bag))
+    return members[places], real
 
 
 def each_image_once(labels: NDArray[np.int64], some: range | None = None) -> BagList:
@@ -141,9 +150,8 @@ class Boxes:
 
     def __call__(self, row: int) -> tuple[Tensor, Tensor]:
         """Boxes (P, 4) and mask (P,) of an image."""
-        found = torch.from_numpy(self.scan.boxes[row])
-        boxes = torch.cat([torch.tensor([[0.0, 0.0, 1.0, 1.0]]), found])
-        return boxes, torch.arange(len(boxes)) <= int(self.scan.counts[row])
+        boxes = np.concatenate([IMAGE, self.scan.boxes[row]])  # (P, 4)
+        return torch.from_numpy(boxes), torch.from_numpy(np.arange(len(boxes)) <= self.scan.counts[row])
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ class PixelInputs:
         view = None if self.views is None else self.views[row]
         at_least = self.side if view is None else enough_for(view, self.side)
         try:
-            image = read_picture(self.index.path(row), at_least=at_least).image
+            image = read_picture(self.index.location(row), at_least=at_least).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
             raise DataError(f"{name} could be read before but not now: {error}: restore it and go on") from None
@@ -179,9 +187,7 @@ class CachedInputs:
     boxes: Boxes
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        key = self.boxes.scan.keys[row]
-        assert key is not None
-        return self.store[key], *self.boxes(row)
+        return self.store[self.boxes.scan.keys[row].as_py()], *self.boxes(row)
 
 
 @dataclass(frozen=True)
@@ -280,3 +286,4 @@ def _start_worker(_: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
+    gc.freeze()  # a collection would write to all that the parent has made, and so copy it

@@ -1,7 +1,6 @@
 """The only place that opens an image."""
 
 import os
-import stat
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
+from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
@@ -50,17 +50,18 @@ class Picture:
     height: int
 
 
-def read_picture(path: Path | str | BinaryIO, *, at_least: int | None = None) -> Picture:
-    """Decode an image file or stream; raise UnreadableImage, with the reason, for anything else.
+def read_picture(source: Location | Path | str | BinaryIO, *, at_least: int | None = None) -> Picture:
+    """Decode an image file, a stretch of one, or a stream; raise UnreadableImage, with the reason, for anything else.
 
     With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that.
     """
     try:
-        if isinstance(path, Path | str):
-            _refuse_non_files(path)
-            with open(path, "rb") as stream:
+        if isinstance(source, Path | str):
+            source = Location(str(source))
+        if isinstance(source, Location):
+            with source.open() as stream:
                 return _read(stream, at_least)
-        return _read(path, at_least)
+        return _read(source, at_least)
     except UnreadableImage:
         raise
     except FileNotFoundError as error:
@@ -74,14 +75,6 @@ def read_picture(path: Path | str | BinaryIO, *, at_least: int | None = None) ->
     # Pillow raises nearly every built-in exception on some broken file.
     except Exception as error:
         raise UnreadableImage("the image data is truncated or damaged") from error
-
-
-def _refuse_non_files(path: Path | str) -> None:
-    mode = os.stat(path).st_mode
-    if stat.S_ISDIR(mode):
-        raise UnreadableImage("a folder, not a file")
-    if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
-        raise UnreadableImage("not a regular file")
 
 
 def _read(stream: BinaryIO, at_least: int | None) -> Picture:

@@ -3,10 +3,11 @@
 A picture's hash is the signs of its lowest frequencies. Two pictures are near duplicates if few of the signs differ.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 
 import cv2
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.sparse import coo_array
@@ -32,7 +33,7 @@ def picture_hash(image: Image.Image) -> bytes | None:
     return np.packbits(waves > 0).tobytes()
 
 
-def group_duplicates(keys: Sequence[bytes | None], hashes: Sequence[bytes | None]) -> NDArray[np.int64]:
+def group_duplicates(keys: pa.Array, hashes: pa.Array) -> NDArray[np.int64]:
     """Group of each image (n,), counted in the order of first members; -1 for an image without a duplicate.
 
     Images are in one group if their content key is equal, if their hashes are near, or through others between them.
@@ -53,15 +54,12 @@ def later_members(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
     return later
 
 
-def _equal(values: Sequence[Hashable | None]) -> NDArray[np.int64]:
+def _equal(values: pa.Array) -> NDArray[np.int64]:
     """(2, E) pairs of rows with the same value: the first row that has it, and each other."""
-    first: dict[Hashable, int] = {}
-    pairs = [
-        (first[value], row)
-        for row, value in enumerate(values)
-        if value is not None and first.setdefault(value, row) != row
-    ]
-    return np.array(pairs, np.int64).reshape(-1, 2).T
+    rows = np.flatnonzero(values.is_valid())
+    number = values.drop_null().dictionary_encode().indices.to_numpy()  # equal for equal values
+    first = rows[np.unique(number, return_index=True)[1]][number]
+    return np.stack([first, rows])[:, first != rows]
 
 
 def _merge(first: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -73,13 +71,13 @@ def _merge(first: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int
     return np.asarray(np.unique(component, return_index=True)[1][component], np.int64)
 
 
-def _near(hashes: Sequence[bytes | None]) -> NDArray[np.int64]:
+def _near(hashes: pa.Array) -> NDArray[np.int64]:
     """(2, E) pairs of rows with different but near hashes; of rows with the same hash only the first is looked at."""
-    seen = {value: row for row, value in reversed(list(enumerate(hashes))) if value is not None}
-    if len(seen) < 2:
+    encoded = hashes.drop_null().dictionary_encode()
+    if len(encoded.dictionary) < 2:
         return np.empty((2, 0), np.int64)
-    rows = np.fromiter(seen.values(), np.int64, len(seen))  # (u,)
-    packed = np.frombuffer(b"".join(seen), np.uint8).reshape(-1, HASH_BYTES)  # (u, HASH_BYTES)
+    rows = np.flatnonzero(hashes.is_valid())[np.unique(encoded.indices, return_index=True)[1]]  # (u,)
+    packed = np.frombuffer(b"".join(encoded.dictionary.to_pylist()), np.uint8).reshape(-1, HASH_BYTES)
     padded = np.zeros((len(packed), -(-HASH_BYTES // 8) * 8), np.uint8)
     padded[:, :HASH_BYTES] = packed
     words = padded.view(np.uint64)  # (u, W)

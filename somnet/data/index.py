@@ -1,7 +1,7 @@
 """The list of a data set's images, as an Arrow table: a million rows cost megabytes, not Python objects."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from somnet.data.location import Location
+
 SCHEMA = pa.schema(
     [
         ("file_name", pa.binary()),  # relative to the root, as the file system spells it: it need not be UTF-8
         ("label", pa.int32()),  # index of the given class; null where there is none
         ("split", pa.string()),
-        ("true_label", pa.string()),  # known truth, for scoring only; null: unknown; no class's name: not any of them
+        (
+            "true_label",
+            pa.string(),
+        ),  # known truth, for scoring only; null: unknown; no class's name: the label is wrong
         ("true_box", pa.list_(pa.float32())),  # pixels, xyxy, upright frame
         ("problem", pa.string()),  # why a listed file cannot be used; null: it has not been tried
+        ("archive", pa.binary()),  # relative to the root, where the image is a stretch of a larger file; else null
+        ("offset", pa.int64()),  # of the stretch
+        ("size", pa.int64()),
     ]
 )
+ROWS_AT_ONCE = 65_536  # where a table is gone through in Python
+SOMETHING_ELSE = "something else"  # a true_label that says no more than that the given label is wrong
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,20 @@ class Index:
         return int(self.table.num_rows)
 
     def path(self, row: int) -> str:
-        """Full path of an image."""
-        return os.path.join(self.root, os.fsdecode(self.table["file_name"][row].as_py()))
+        """Full path of the file that holds an image."""
+        name = self.table["archive"][row].as_py() or self.table["file_name"][row].as_py()
+        return os.path.join(self.root, os.fsdecode(name))
+
+    def location(self, row: int) -> Location:
+        """Where the bytes of an image are."""
+        return Location(self.path(row), self.table["offset"][row].as_py() or 0, self.table["size"][row].as_py())
+
+    def locations(self) -> Iterator[Location]:
+        """The same for all images, in order, and faster."""
+        columns = self.table.select(["file_name", "archive", "offset", "size"])
+        for batch in columns.to_batches(max_chunksize=ROWS_AT_ONCE):
+            for name, archive, offset, size in zip(*(column.to_pylist() for column in batch), strict=True):
+                yield Location(os.path.join(self.root, os.fsdecode(archive or name)), offset or 0, size)
 
     def labels(self) -> NDArray[np.int64]:
         """Given labels, -1 where there is none."""
@@ -48,7 +70,7 @@ class Index:
 
     def splits(self) -> set[str]:
         """Names of the splits that have images."""
-        return set(self.column("split"))
+        return set(self.table["split"].unique().to_pylist())
 
     def of_split(self, *names: str) -> "Index":
         """The images of some splits."""
@@ -62,3 +84,18 @@ class Index:
 def make_index(root: Path, classes: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Index:
     """An index from rows; keys that a row lacks are null."""
     return Index(root, tuple(classes), pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA))
+
+
+def index_from_columns(root: Path, classes: Iterable[str], columns: Mapping[str, Any]) -> Index:
+    """An index from whole columns, without a Python object a row; columns that are not given are null."""
+    count = len(columns["file_name"])
+    arrays = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in SCHEMA
+    ]
+    return Index(root, tuple(classes), pa.Table.from_arrays(arrays, schema=SCHEMA))
+
+
+def join_indexes(root: Path, classes: Iterable[str], parts: Iterable[Index]) -> Index:
+    """One index of several that share root and classes."""
+    return Index(root, tuple(classes), pa.concat_tables([part.table for part in parts]))

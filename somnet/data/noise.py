@@ -22,6 +22,7 @@ from PIL import Image
 
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
+from somnet.data.location import Location
 from somnet.data.sources import open_source
 from somnet.data.sources.folder import SPLITS, files_below
 from somnet.data.sources.manifest import write_manifest
@@ -133,7 +134,7 @@ class _Item:
     split: str
     true_label: str
     true_box: Sequence[float] | None  # of the photo
-    photo: str | None
+    photo: Location | None
     scene: str | None
     seed: tuple[int, int]
 
@@ -161,7 +162,7 @@ def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
             split=splits[row],
             true_label=nothing if foreign[row] else true_labels[row] or index.classes[labels[row]],
             true_box=true_boxes[row],
-            photo=None if foreign[row] else index.path(row),
+            photo=None if foreign[row] else index.location(row),
             scene=pool[int(rng.integers(len(pool)))] if pool else None,
             seed=(recipe.seed, row),
         )
@@ -195,7 +196,7 @@ def _write(out: Path, item: _Item) -> Row | str:
     try:
         photo = _read(item.photo) if item.photo else None
     except UnreadableImage as error:
-        return f"{display_name(os.fsencode(item.photo or ''))}: {error}"
+        return f"{display_name(os.fsencode(item.photo.path if item.photo else ''))}: {error}"
     image, box = _compose(photo, _scene(item.scene) if item.scene else None, item)
     target = out / item.file_name
     try:
@@ -221,9 +222,9 @@ def _compose(
     return image, frame if item.true_box is None else moved_box(item.true_box, photo.size, frame)
 
 
-def _read(path: str) -> Image.Image:
+def _read(source: Location | str) -> Image.Image:
     """A picture that can be written as JPEG, too."""
-    image = read_picture(path).image
+    image = read_picture(source).image
     if max(image.size) > LONGEST_SIDE:
         raise UnreadableImage(f"{image.width} x {image.height} pixels: no JPEG can be that long")
     return image

@@ -4,18 +4,19 @@ The cache is a folder of Parquet parts, each written whole or not at all; a kill
 A second table remembers size and time of each file, so that an unchanged data set is not even read again.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
-import stat
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ from somnet.data.decode import read_picture
 from somnet.data.duplicates import HASH_BYTES, picture_hash
 from somnet.data.edgeboxes import edge_boxes
 from somnet.data.index import Index
+from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 from somnet.files import atomic_path, cache_folder
 from somnet.parallel import on_all_cores
@@ -33,10 +35,13 @@ log = logging.getLogger("somnet")
 
 ALGORITHM = 2  # raise it when what is found in an image changes, so that old caches are left behind
 FILES_A_PART = 1024
+PARTS_AT_ONCE = 64
+
+KEY = pa.binary(16)
 
 FOUND = pa.schema(
     [
-        ("key", pa.binary(16)),  # of the file's content
+        ("key", KEY),  # of the file's content
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("boxes", pa.list_(pa.float32())),  # x1 y1 x2 y2, pixels of the upright image, best first
@@ -44,44 +49,43 @@ FOUND = pa.schema(
         ("reason", pa.string()),  # why it is no picture
     ]
 )
-SEEN = pa.schema([("file_name", pa.binary()), ("size", pa.int64()), ("time", pa.int64()), ("key", pa.binary(16))])
+SEEN = pa.schema([("file_name", pa.binary()), ("size", pa.int64()), ("time", pa.int64()), ("key", KEY)])
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the view of a whole image
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What the images of an index hold: one row each, in the index's order."""
+    """What the images of an index hold: one row each, in the index's order.
 
-    keys: list[bytes | None]  # of the content; None where there is no file
+    Texts are Arrow arrays: of Python objects every worker process would soon have a copy, as counting references
+    writes to them.
+    """
+
+    keys: pa.Array  # (n,) of the content; null where there is no file
     sizes: NDArray[np.int32]  # (n, 2) width and height of the upright image
     boxes: NDArray[np.float32]  # (n, max_boxes, 4) shares of width and height, zero where padded
     counts: NDArray[np.int64]  # (n,) boxes found
-    reasons: Sequence[str | None]  # why an image cannot be used
-    hashes: Sequence[bytes | None]  # of what a picture shows; None where that cannot be told
+    reasons: pa.Array  # (n,) why an image cannot be used; null where it can
+    hashes: pa.Array  # (n,) of what a picture shows; null where that cannot be told
 
     def readable(self) -> NDArray[np.int64]:
         """Rows that can be used."""
-        return np.flatnonzero([reason is None for reason in self.reasons])
+        return np.flatnonzero(self.reasons.is_null())
 
     def take(self, rows: NDArray[np.int64]) -> "Scan":
         """Some rows."""
-        return Scan(
-            [self.keys[row] for row in rows],
-            self.sizes[rows],
-            self.boxes[rows],
-            self.counts[rows],
-            [self.reasons[row] for row in rows],
-            [self.hashes[row] for row in rows],
-        )
+        keys, reasons, hashes = (column.take(pa.array(rows)) for column in (self.keys, self.reasons, self.hashes))
+        return Scan(keys, self.sizes[rows], self.boxes[rows], self.counts[rows], reasons, hashes)
 
     def through(self, views: NDArray[np.float32]) -> "Scan":
         """The same images seen only within a box (n, 4) of shares each: other content, and no proposals."""
         keys = [
             key if key is None or tuple(view) == WHOLE else hashlib.sha256(key + view.tobytes()).digest()[: len(key)]
-            for key, view in zip(self.keys, views.astype(np.float32), strict=True)
+            for key, view in zip(self.keys.to_pylist(), views.astype(np.float32), strict=True)
         ]
-        return replace(self, keys=keys, boxes=np.zeros_like(self.boxes), counts=np.zeros_like(self.counts))
+        empty = np.zeros_like(self.boxes), np.zeros_like(self.counts)
+        return Scan(pa.array(keys, KEY), self.sizes, *empty, self.reasons, self.hashes)
 
 
 def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, part: str = "") -> Scan:
@@ -90,19 +94,33 @@ def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, pa
     Processes that each scan a part of a data set name their parts; a scan of the whole puts them together.
     """
     keys, reasons = _content_keys(index, workers, part)
-    parameters = {"algorithm": ALGORITHM, **config.model_dump()}
-    name = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
-    folder = cache_folder() / "proposals" / name
-    known = _read_parts(folder, {key for key in keys if key})
-    first_row = {key: row for row, key in reversed(list(enumerate(keys))) if key and key not in known}
-    if first_row:
-        tasks = [(key, index.path(row)) for key, row in sorted(first_row.items(), key=lambda item: item[1])]
+    folder = found_folder(config)
+    gathered = _Gathered(keys, reasons, config.max_boxes)
+    for table in _read_parts(folder):
+        gathered.add(table)
+    missing = gathered.missing()
+    if len(missing):
+        tasks = [(keys[row].as_py(), index.location(row)) for row in missing.tolist()]
         with track("finding boxes", len(tasks)) as advance, _Parts(folder) as parts:
             for found in on_all_cores(_Propose(config), tasks, workers, in_order=False):
-                parts.add([row for row in found if row["reason"] is None])  # a bad file may be mended, or memory short
-                known.update((row["key"], row) for row in found)
+                parts.add(found)
                 advance(len(found))
-    return _assemble(keys, reasons, known, config.max_boxes)
+        for start in range(0, len(parts.tables), PARTS_AT_ONCE):
+            gathered.add(pa.concat_tables(parts.tables[start : start + PARTS_AT_ONCE]))
+    return gathered.scan()
+
+
+def found_folder(config: ProposalConfig) -> Path:
+    """Where the cache keeps what was found in images with these parameters."""
+    parameters = {"algorithm": ALGORITHM, **config.model_dump()}
+    name = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_folder() / "proposals" / name
+
+
+def seen_file(root: Path) -> Path:
+    """Where the cache remembers the files of a data set."""
+    name = hashlib.sha256(os.fsencode(os.path.abspath(root))).hexdigest()[:16]
+    return cache_folder() / "files" / f"{name}.parquet"
 
 
 @dataclass(frozen=True)
@@ -111,10 +129,10 @@ class _Propose:
 
     config: ProposalConfig
 
-    def __call__(self, task: tuple[bytes, str]) -> dict[str, Any]:
-        key, path = task
+    def __call__(self, task: tuple[bytes, Location]) -> dict[str, Any]:
+        key, location = task
         try:
-            picture = read_picture(path, at_least=self.config.edge_side)
+            picture = read_picture(location, at_least=self.config.edge_side)
         except UnreadableImage as error:
             return {"key": key, "width": 0, "height": 0, "boxes": [], "hash": None, "reason": str(error)}
         boxes = edge_boxes(
@@ -135,96 +153,136 @@ class _Propose:
         }
 
 
-def _fingerprint(path: str) -> tuple[bytes | None, int, int, str | None]:
-    """Key, size and time of a file, or the reason why there is none."""
+def _fingerprint(location: Location) -> tuple[bytes | None, int, int, str | None]:
+    """Key, size and time of an image, or the reason why there is none."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None, 0, 0, "not a regular file"  # a pipe or a device could be read for ever
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
+        with location.open() as stream:
+            size, time = _size_and_time(location)
+            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).digest()
+    except UnreadableImage as error:
+        return None, 0, 0, str(error)
     except OSError as error:
         return None, 0, 0, f"cannot be read: {error.strerror}"
-    return digest, status.st_size, status.st_mtime_ns, None
+    return digest, size, time, None
 
 
-def _content_keys(index: Index, workers: int | None, part: str) -> tuple[list[bytes | None], list[str | None]]:
-    """Content key of each file, from the table of files seen before or by reading it."""
-    names: list[bytes] = index.column("file_name")
-    reasons: list[str | None] = index.column("problem")
-    root = hashlib.sha256(os.fsencode(os.path.abspath(index.root))).hexdigest()[:16]
-    folder = cache_folder() / "files"
-    table_file, parts = folder / f"{root}.parquet", [] if part else sorted(folder.glob(f"{root}-*.parquet"))
-    seen = {row["file_name"]: row for file in (table_file, *parts) for row in _read_table(file)}
-    keys: list[bytes | None] = [None] * len(index)
-    unseen = []
-    for row, name in enumerate(names):
-        if reasons[row] is not None:
-            continue
-        try:
-            status = os.stat(index.path(row))
-        except OSError:
-            unseen.append(row)  # reading it will tell why
-            continue
-        old = seen.get(name)
-        if old and (old["size"], old["time"]) == (status.st_size, status.st_mtime_ns):
-            keys[row] = old["key"]
-        else:
-            unseen.append(row)
-    if unseen:
+def _size_and_time(location: Location) -> tuple[int, int]:
+    """What tells a changed image: its bytes, and the time of the file that holds it."""
+    status = os.stat(location.path)
+    return (status.st_size if location.size is None else location.size), status.st_mtime_ns
+
+
+def _content_keys(index: Index, workers: int | None, part: str) -> tuple[pa.Array, pa.Array]:
+    """Content key of each file, from the table of files seen before or by reading it; and why there is none."""
+    names, reasons = (index.table[name].combine_chunks() for name in ("file_name", "problem"))
+    table_file = seen_file(index.root)
+    seen = _seen_before(table_file, put_together=not part).combine_chunks()
+    listed = np.asarray(reasons.is_null())  # (n,) files that may be there
+    now = np.full((len(index), 2), -1, np.int64)  # (n, 2) size and time
+    for row, location in enumerate(index.locations()):
+        with contextlib.suppress(OSError):  # reading it will tell why
+            now[row] = _size_and_time(location) if listed[row] else -1
+    place = pc.index_in(names, value_set=seen["file_name"].combine_chunks())  # (n,) in the table; null: not in it
+    before = np.column_stack([seen[name].take(place).fill_null(-2).to_numpy() for name in ("size", "time")])  # (n, 2)
+    same = listed & (before == now).all(axis=1)
+    keys = seen["key"].take(pc.if_else(pa.array(same), place, None)).combine_chunks()
+    unseen = np.flatnonzero(listed & ~same)
+    if len(unseen):
+        new_keys: list[bytes | None] = []
+        new_reasons: list[str | None] = []
         with track("reading files", len(unseen)) as advance:
-            results = on_all_cores(_fingerprint, [index.path(row) for row in unseen], workers)
-            rows = iter(unseen)
-            for chunk in results:
-                for (key, size, time, reason), row in zip(chunk, rows, strict=False):  # chunk first: it ends first
-                    keys[row], reasons[row] = key, reason
-                    if key is not None:
-                        seen[names[row]] = {"file_name": names[row], "size": size, "time": time, "key": key}
+            for chunk in on_all_cores(_fingerprint, [index.location(row) for row in unseen.tolist()], workers):
+                for key, size, time, reason in chunk:
+                    now[unseen[len(new_keys)]] = size, time
+                    new_keys.append(key)
+                    new_reasons.append(reason)
                 advance(len(chunk))
-    if unseen or parts:
-        with atomic_path(folder / f"{root}-{part}.parquet" if part else table_file) as temporary:
-            pq.write_table(pa.Table.from_pylist(list(seen.values()), schema=SEEN), temporary)
-        for file in parts:
-            file.unlink(missing_ok=True)
+        mask = pa.array(listed & ~same)
+        keys = pc.replace_with_mask(keys, mask, pa.array(new_keys, KEY))
+        reasons = pc.replace_with_mask(reasons, mask, pa.array(new_reasons, pa.string()))
+        read = pa.table([names, *map(pa.array, now.T), keys], schema=SEEN).filter(pc.and_(mask, keys.is_valid()))
+        with atomic_path(_part_file(table_file, part) if part else table_file) as temporary:
+            pq.write_table(read if part else _replaced(seen, read), temporary)
     return keys, reasons
 
 
-def _assemble(
-    keys: list[bytes | None], reasons: list[str | None], known: dict[bytes, dict[str, Any]], max_boxes: int
-) -> Scan:
-    sizes = np.zeros((len(keys), 2), np.int32)
-    boxes = np.zeros((len(keys), max_boxes, 4), np.float32)
-    counts = np.zeros(len(keys), np.int64)
-    final = list(reasons)
-    hashes: list[bytes | None] = [None] * len(keys)
-    for row, key in enumerate(keys):
-        if key is None:
-            continue
-        found = known[key]
-        final[row] = final[row] or found["reason"]
-        pixels = np.asarray(found["boxes"], np.float32).reshape(-1, 4)
-        sizes[row] = found["width"], found["height"]
-        counts[row] = len(pixels)
-        hashes[row] = found["hash"]
-        if len(pixels):
-            boxes[row, : len(pixels)] = pixels / np.tile(sizes[row], 2)
-    return Scan(keys, sizes, boxes, counts, final, hashes)
+def _seen_before(table_file: Path, *, put_together: bool) -> pa.Table:
+    """The table of files seen before; parts of it are made one with it if they are to be put together."""
+    seen = _read_table(table_file, SEEN)
+    parts = sorted(table_file.parent.glob(_part_file(table_file, "*").name)) if put_together else []
+    for file in parts:
+        seen = _replaced(seen, _read_table(file, SEEN))
+    if parts:
+        with atomic_path(table_file) as temporary:
+            pq.write_table(seen, temporary)
+    for file in parts:
+        file.unlink(missing_ok=True)
+    return seen
 
 
-def _read_parts(folder: Path, wanted: set[bytes]) -> dict[bytes, dict[str, Any]]:
-    rows = (row for part in sorted(folder.glob("*.parquet")) for row in _read_table(part))
-    return {row["key"]: row for row in rows if row["key"] in wanted}
+def _part_file(table_file: Path, part: str) -> Path:
+    return table_file.with_stem(f"{table_file.stem}-{part}")
 
 
-def _read_table(file: Path) -> list[dict[str, Any]]:
-    """Rows of a cache file; a damaged one is as good as none."""
+def _replaced(seen: pa.Table, newer: pa.Table) -> pa.Table:
+    """A table of seen files in which newer rows take the place of older ones."""
+    kept = seen.filter(pc.invert(pc.is_in(seen["file_name"], value_set=newer["file_name"].combine_chunks())))
+    return pa.concat_tables([kept, newer])
+
+
+class _Gathered:
+    """What is known of the images of an index, table by table of the cache: all at once would not fit into memory."""
+
+    def __init__(self, keys: pa.Array, reasons: pa.Array, max_boxes: int) -> None:
+        self.keys, self.reasons, self.hashes = keys, reasons, pa.nulls(len(keys), pa.binary(HASH_BYTES))
+        self.known = np.zeros(len(keys), bool)
+        self.sizes = np.zeros((len(keys), 2), np.int32)
+        self.boxes = np.zeros((len(keys), max_boxes, 4), np.float32)
+        self.counts = np.zeros(len(keys), np.int64)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the rows whose keys are asked for."""
+        place = pc.index_in(self.keys, value_set=table["key"].combine_chunks())  # (n,) in the table; null: not in it
+        here = place.is_valid()
+        rows = np.flatnonzero(here)
+        found = table.take(place.drop_null()).combine_chunks()
+        self.known[rows] = True
+        sizes = np.column_stack([found["width"], found["height"]])  # (I, 2)
+        counts = pc.list_value_length(found["boxes"]).to_numpy() // 4  # (I,)
+        pixels = found["boxes"].combine_chunks().flatten().to_numpy().reshape(-1, 4)  # (R, 4) of all images
+        boxes = np.zeros((len(rows), *self.boxes.shape[1:]), np.float32)  # (I, max_boxes, 4)
+        boxes[np.arange(boxes.shape[1]) < counts[:, None]] = pixels / np.tile(sizes, 2).repeat(counts, axis=0)
+        self.sizes[rows], self.counts[rows], self.boxes[rows] = sizes, counts, boxes
+        self.hashes = pc.replace_with_mask(self.hashes, here, found["hash"].combine_chunks())
+        self.reasons = pc.coalesce(self.reasons, table["reason"].take(place).combine_chunks())
+
+    def missing(self) -> NDArray[np.int64]:
+        """Rows of which nothing is known yet; of equal keys only the first."""
+        rows = np.flatnonzero(np.asarray(self.keys.is_valid()) & ~self.known)
+        number = self.keys.take(pa.array(rows)).dictionary_encode().indices.to_numpy()  # equal for equal keys
+        return np.asarray(rows[np.unique(number, return_index=True)[1]], np.int64)
+
+    def scan(self) -> Scan:
+        """All of it."""
+        return Scan(self.keys, self.sizes, self.boxes, self.counts, self.reasons, self.hashes)
+
+
+def _read_parts(folder: Path) -> Iterator[pa.Table]:
+    """The cache, some parts at a time."""
+    files = sorted(folder.glob("*.parquet"))
+    for start in range(0, len(files), PARTS_AT_ONCE):
+        yield pa.concat_tables([_read_table(file, FOUND) for file in files[start : start + PARTS_AT_ONCE]])
+
+
+def _read_table(file: Path, schema: pa.Schema) -> pa.Table:
+    """A cache file; a damaged one is as good as none."""
     if not file.exists():
-        return []
+        return schema.empty_table()
     try:
-        return list(pq.read_table(file).to_pylist())
-    except (OSError, pa.ArrowException) as error:
+        return pq.read_table(file).select(schema.names).cast(schema)
+    except (OSError, KeyError, pa.ArrowException) as error:
         log.warning("the cache file %s is damaged (%s): its part is computed anew", file, error)
-        return []
+        return schema.empty_table()
 
 
 class _Parts:
@@ -233,6 +291,7 @@ class _Parts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows: list[dict[str, Any]] = []
+        self.tables: list[pa.Table] = []  # all that was added
 
     def __enter__(self) -> "_Parts":
         return self
@@ -246,8 +305,11 @@ class _Parts:
             self._write()
 
     def _write(self) -> None:
-        if self.rows:
-            name = hashlib.sha256(b"".join(sorted(row["key"] for row in self.rows))).hexdigest()[:16]
+        table = pa.Table.from_pylist(self.rows, schema=FOUND)
+        good = table.filter(table["reason"].is_null())  # a bad file may be mended, or memory short
+        if len(good):
+            name = hashlib.sha256(b"".join(sorted(good["key"].to_pylist()))).hexdigest()[:16]
             with atomic_path(self.folder / f"{name}.parquet") as temporary:
-                pq.write_table(pa.Table.from_pylist(self.rows, schema=FOUND), temporary, compression="zstd")
-            self.rows = []
+                pq.write_table(good, temporary, compression="zstd")
+        self.tables.append(table)
+        self.rows = []

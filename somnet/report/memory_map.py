@@ -16,13 +16,14 @@ import torch
 from numpy.typing import NDArray
 
 from somnet.core.quality import u_matrix
+from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 from somnet.parallel import on_all_cores
 from somnet.progress import track
 from somnet.report.frame import Frame, write_data
 from somnet.report.records import Records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
-from somnet.report.thumbnails import image_paths
+from somnet.report.thumbnails import find_images
 from somnet.run import Run
 from somnet.training.checkpoint import LAST, load_checkpoint
 
@@ -163,7 +164,7 @@ def crop_name(slot: int, place: int) -> str:
 
 @dataclass(frozen=True)
 class _Task:
-    source: str
+    source: Location
     at_least: int
     boxes: NDArray[np.int32]  # (n, 4)
     targets: list[str]
@@ -181,9 +182,9 @@ def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data:
     images = sorted(wanted)
     rows = np.flatnonzero(~records.unreadable)[images] if images else np.zeros(0, np.int64)
     tasks = [
-        _task(records, image, path, wanted[image])
-        for image, path in zip(images, image_paths(data, records.names(rows)), strict=True)
-        if path is not None
+        _task(records, image, place, wanted[image])
+        for image, place in zip(images, find_images(data, records.names(rows)), strict=True)
+        if place is not None
     ]
     have: set[int] = set()
     with track("crops", len(tasks)) as advance:
@@ -193,13 +194,13 @@ def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data:
     return have
 
 
-def _task(records: Records, image: int, path: str, wanted: list[tuple[int, str]]) -> _Task:
+def _task(records: Records, image: int, source: Location, wanted: list[tuple[int, str]]) -> _Task:
     numbers = [roi for roi, _ in wanted]
     boxes = records.regions.box[numbers]
     whole = records.regions.box[records.regions.first[image]]  # box 0 is the image itself
     longest = max(1, int((boxes[:, 2:] - boxes[:, :2]).max(axis=1).min()))  # side of the smallest box
     at_least = -(-CROP_SIDE * int(whole[2:].min()) // longest)
-    return _Task(path, at_least, boxes, [target for _, target in wanted], numbers)
+    return _Task(source, at_least, boxes, [target for _, target in wanted], numbers)
 
 
 def _write_crops(task: _Task) -> list[int]:

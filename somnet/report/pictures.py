@@ -107,7 +107,7 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
         rois = features.reshape(len(bag.label), -1, features.shape[-1])  # (B, N, F)
         weights = method.kept_weights(rois, bag, keep).view(bag.mask.shape)  # (B, G, P)
         for number, rows in enumerate(bag.index.tolist()):
-            pictures = [read_picture(data.train.index.path(row)).image for row in rows]
+            pictures = [read_picture(data.train.index.location(row)).image for row in rows]
             views.append(
                 BagView(
                     label=data.classes[int(bag.label[number])],
@@ -122,17 +122,17 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
 
 
 def _tile(index: Index, row: int) -> Tile:
-    true_label, box = index.column("true_label")[row], index.column("true_box")[row]
+    true_label, box = (index.table[name][row].as_py() for name in ("true_label", "true_box"))
     given = index.classes[index.labels()[row]]
     wrong = true_label is not None and true_label != given
     caption = f"truly {true_label}" if wrong else ""
-    return Tile(read_picture(index.path(row)).image, caption, None if box is None or wrong else tuple(box), wrong)
+    return Tile(read_picture(index.location(row)).image, caption, None if box is None or wrong else tuple(box), wrong)
 
 
 def _crops(part: Part, regions: Regions, rois: SlotRois, slot: int, count: int) -> list[Image.Image]:
     """The ROIs nearest to a slot."""
     nearest = rois.nearest(slot, count)
-    return [read_crops(part.index.path(int(rois.image[roi])), regions.box[[roi]])[0] for roi in nearest]
+    return [read_crops(part.index.location(int(rois.image[roi])), regions.box[[roi]])[0] for roi in nearest]
 
 
 def _pixels(shares: NDArray[np.floating], picture: Image.Image) -> NDArray[np.floating]:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from somnet.errors import RunError
 from somnet.run import Run
+from somnet.verdicts import SURE, choose_threshold
 
 STATES = ("clean", "duplicate", "background", "label", "unreadable")  # the gravest last
-SURE = 0.7  # predicted_score from which on another label is suggested
 _REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
 
 
@@ -69,6 +69,12 @@ class Records:
         """(n,) images in which the model sees another class."""
         differs: NDArray[np.bool_] = self.predicted != self.label
         return differs & ~self.unreadable
+
+    @cached_property
+    def threshold(self) -> float | None:
+        """Where somnet clean would cut the label scores by itself; None where it would not."""
+        readable = ~self.unreadable
+        return choose_threshold(self.label_score[readable], self.doubted[readable]) if readable.any() else None
 
     @cached_property
     def sure(self) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from somnet.data.decode import read_picture
+from somnet.data.location import Location
 from somnet.report.records import Regions
 from somnet.run import Run
 
@@ -62,9 +63,9 @@ def _similarity(run: Run, regions: Regions) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(file.read(["similarity"])["similarity"].to_numpy(), np.float64))
 
 
-def read_crops(path: str, boxes: NDArray[np.int32], at_least: int | None = None) -> list[Image.Image]:
+def read_crops(source: Location | str, boxes: NDArray[np.int32], at_least: int | None = None) -> list[Image.Image]:
     """Boxes (n, 4) of one image, in pixels of its upright original; `at_least` as in read_picture."""
-    picture = read_picture(path, at_least=at_least)
+    picture = read_picture(source, at_least=at_least)
     scale = np.array([picture.image.width / picture.width, picture.image.height / picture.height] * 2)
     places = np.rint(boxes * scale).astype(int).tolist()
     return [

@@ -23,6 +23,7 @@ from somnet.run import Run
 REPORT = "report"
 PICTURES = 20_000  # at most, of all classes together
 NAMES_A_FILE = 5000
+CAREFUL = 0.25  # where the threshold starts if the scores do not tell
 _OURS = Path("data") / "run.js"  # only a report has it
 
 
@@ -86,6 +87,7 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
         "images": int(readable.sum()),
         "rows": len(records),
         "below": counts_below(records.label_score[readable]),
+        "threshold": round(100 * (records.threshold or CAREFUL)),  # where the slider starts, in percent
         "imagesAFile": IMAGES_A_FILE,
         "namesAFile": NAMES_A_FILE,
     }

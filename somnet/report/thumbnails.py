@@ -1,7 +1,6 @@
 """Small pictures of the images a person will look at, as files of the report."""
 
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.data.decode import read_picture
+from somnet.data.location import Location
 from somnet.data.sources import open_source
 from somnet.errors import DataError, UnreadableImage
 from somnet.files import display_name
@@ -64,7 +64,7 @@ def fair_shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Task:
-    source: str
+    source: Location
     target: str
 
 
@@ -72,11 +72,11 @@ def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDA
     """Write the pictures of the chosen images, and tell (n,) which images have one now."""
     have = np.zeros(len(records), bool)
     rows = chosen_rows(records, most)
-    paths = image_paths(data, records.names(rows))
-    found = [(row, path) for row, path in zip(rows.tolist(), paths, strict=True) if path is not None]
+    places = find_images(data, records.names(rows))
+    found = [(row, place) for row, place in zip(rows.tolist(), places, strict=True) if place is not None]
     for part in sorted({row // ROWS_A_FOLDER for row, _ in found}):
         (folder / "pictures" / str(part)).mkdir(parents=True)
-    tasks = [_Task(path, str(folder / picture_name(row))) for row, path in found]
+    tasks = [_Task(place, str(folder / picture_name(row))) for row, place in found]
     done = 0
     with track("pictures", len(tasks)) as advance:
         for chunk in on_all_cores(_write_picture, tasks):
@@ -88,15 +88,16 @@ def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDA
     return have
 
 
-def image_paths(data: Path, names: Sequence[str]) -> list[str | None]:
-    """Where the files of these names lie, or None; a name in a table need not be how the file system spells it."""
+def find_images(data: Path, names: Sequence[str]) -> list[Location | None]:
+    """Where the images of these names are, or None; a name in a table need not be how the file system spells it."""
     try:
         index = open_source(data)
     except (DataError, OSError):
         return [None] * len(names)
     wanted = set(names)
-    spelled = {shown: name for name in index.column("file_name") if (shown := display_name(name)) in wanted}
-    return [os.path.join(index.root, os.fsdecode(spelled[name])) if name in spelled else None for name in names]
+    shown = (display_name(name) for name in index.column("file_name"))
+    row = {name: number for number, name in enumerate(shown) if name in wanted}
+    return [index.location(row[name]) if name in row else None for name in names]
 
 
 def _write_picture(task: _Task) -> bool:

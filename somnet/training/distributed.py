@@ -180,6 +180,7 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
         if ranks.world == 1:
             yield ranks
             return
+        assert ranks.store is not None
         on_gpu = torch.device(device).type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)

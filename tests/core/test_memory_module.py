@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
 from somnet.core.grid import geodesic_distance
 from somnet.core.losses import total_loss
-from somnet.core.memory import SelfOrganizingMemory, exact_ratios, similarity, winner
+from somnet.core.memory import SelfOrganizingMemory, exact_ratios, memory_loss, similarity, winner
 
 SIDE, WIDTH, CLASSES = 4, 6, 5
 
@@ -52,6 +54,39 @@ def test_a_sparse_step_is_the_dense_step(radius: int) -> None:
         gradient = start[name].grad
         assert gradient is not None
         assert torch.allclose(value, start[name] - 0.1 * gradient, atol=1e-6), name
+
+
+@given(side=st.integers(1, 7), radius=st.integers(0, 3), bags=st.integers(1, 20), seed=st.integers(0, 2**31))
+def test_a_step_touches_only_what_is_near_the_winners(side: int, radius: int, bags: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    memory = SelfOrganizingMemory(side, WIDTH, CLASSES, radius)
+    x, label = torch.randn(bags, WIDTH), torch.randint(CLASSES, (bags,))
+    slot = winner(x, memory.keys)
+    geo = geodesic_distance(slot[:, None], torch.arange(side**2)[None], side)  # (B, L)
+    near = (geo <= radius).any(dim=0)  # (L,)
+    seen = torch.isin(torch.arange(CLASSES), label)  # (C,)
+    before = tables(memory)
+    optimizer = torch.optim.SGD(memory.parameters(), lr=0.1)
+    torch.autograd.backward(total_loss(memory.losses(x, label)))
+    optimizer.step()
+    memory.project()
+    for name, touched in (("keys", near), ("d", near), ("r", seen)):
+        after = tables(memory)[name]
+        assert torch.equal(after[~touched], before[name][~touched]), name  # to the last bit
+    assert not torch.equal(memory.keys, before["keys"])
+
+
+@given(radius=st.integers(0, 3), bags=st.integers(1, 20), seed=st.integers(0, 2**31))
+def test_sparse_gradients_are_the_dense_ones_to_the_last_bit(radius: int, bags: int, seed: int) -> None:
+    memory = random_memory(radius, seed)
+    x, label = torch.randn(bags, WIDTH), torch.randint(CLASSES, (bags,))
+    slot = memory.find(x)
+    neighbour_keys = memory.keys[memory.neighbours[slot]]  # (B, K, F) indexing has dense gradients
+    losses = memory_loss(x, label, slot, neighbour_keys, memory.eta[slot], memory.d[slot], memory.r[label])
+    dense = torch.autograd.grad(total_loss(losses), list(memory.parameters()))
+    sparse = torch.autograd.grad(total_loss(memory.losses(x, label)), list(memory.parameters()))
+    for ours, theirs in zip(sparse, dense, strict=True):
+        assert torch.equal(ours.to_dense(), theirs)
 
 
 def test_losses_train_the_features_too() -> None:

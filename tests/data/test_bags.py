@@ -1,10 +1,14 @@
 """Bags: who is in them, and what they hold."""
 
+import multiprocessing
 import os
+import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -26,7 +30,7 @@ from somnet.data.bags import (
     each_image_once,
     load,
 )
-from somnet.data.index import make_index
+from somnet.data.index import Index, index_from_columns, make_index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
 from somnet.errors import DataError
@@ -45,9 +49,9 @@ def found(counts: list[int]) -> Scan:
     boxes = np.zeros((len(counts), 3, 4), np.float32)
     for row, count in enumerate(counts):
         boxes[row, :count] = [0.1 + row / 100, 0.2, 0.7, 0.9]
-    keys: list[bytes | None] = [row.to_bytes(16, "little") for row in range(len(counts))]
+    keys = pa.array([row.to_bytes(16, "little") for row in range(len(counts))])
     sizes = np.full((len(counts), 2), 40, np.int32)
-    none = [None] * len(counts)
+    none = pa.nulls(len(counts))
     return Scan(keys, sizes, boxes, np.array(counts, np.int64), none, none)
 
 
@@ -105,6 +109,15 @@ def test_only_classes_smaller_than_a_bag_are_padded(labels: NDArray[np.int64], i
 
 
 @given(LABELS, st.integers(1, 6), st.integers(0, 99))
+def test_bags_are_those_of_one_class_after_the_other(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    order = rng.permutation(sum(-(-len(part) // images_per_bag) for part in parts))
+    starts = np.concatenate([part[::images_per_bag] for part in parts])  # the first image of each bag
+    assert drawn(labels, images_per_bag, seed).index[:, 0].tolist() == starts[order].tolist()
+
+
+@given(LABELS, st.integers(1, 4), st.integers(0, 100))
 def test_the_seed_decides_the_bags(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
     first, second = drawn(labels, images_per_bag, seed), drawn(labels, images_per_bag, seed)
     assert np.array_equal(first.index, second.index)
@@ -273,10 +286,53 @@ def test_a_picture_that_vanished_is_named(tmp_path: Path, workers: int) -> None:
 def test_cached_maps_are_looked_up_by_content() -> None:
     scan = found([1, 2])
     store = MapStore("trunk", (1, 1, 1))
-    store.add([key for key in scan.keys if key], torch.tensor([5.0, 7.0]).view(2, 1, 1, 1))
+    store.add(scan.keys.to_pylist(), torch.tensor([5.0, 7.0]).view(2, 1, 1, 1))
     inputs = CachedInputs(store, Boxes(scan))
     assert [float(inputs(row, None)[0]) for row in (0, 1)] == [5.0, 7.0]
     assert inputs(1, 3)[2].tolist() == [True, True, True, False]
+
+
+@dataclass(frozen=True)
+class TouchingInputs:
+    """Looks up all that is known of an image, and opens nothing."""
+
+    index: Index
+    boxes: Boxes
+
+    def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        self.index.location(row)
+        assert self.boxes.scan.keys[row].as_py()
+        return torch.zeros(1), *self.boxes(row)
+
+
+def own_megabytes(pid: int) -> float:
+    """Memory that a process shares with no other."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(size) for size in re.findall(r"^Private_\w+:\s+(\d+) kB", text, re.MULTILINE)) / 1e3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has for itself")
+def test_a_worker_has_no_copy_of_the_data_set() -> None:
+    count = 300_000
+    rng = np.random.default_rng(0)
+    keys = pa.array([row.to_bytes(16, "little") for row in range(count)])
+    boxes, none = rng.random((count, 4, 4), np.float32), pa.nulls(count)
+    scan = Scan(keys, np.full((count, 2), 40, np.int32), boxes, np.full(count, 4), none, none)
+    names = pa.array([b"train/a class/%09d.jpg" % row for row in range(count)])
+    index = index_from_columns(Path("web"), ["a class"], {"file_name": names, "label": pa.array([0] * count)})
+    bags = drawn(index.labels(), 2)  # at random places, so that nearly every page would be written to
+    batches = BagBatches(bags, 250, TouchingInputs(index, Boxes(scan)), None, seed=None)
+    others = {child.pid for child in multiprocessing.active_children()}  # that earlier tests have left
+    own = []
+    for number, _ in enumerate(load(batches, workers=1)):
+        if number in (2, 30):
+            workers = {child.pid for child in multiprocessing.active_children()} - others
+            own += [own_megabytes(pid) for pid in workers if pid]
+        if number == 30:
+            break
+    first, last = own
+    assert last < 50
+    assert last - first < 6  # as Python objects, the keys alone would be 15
 
 
 def test_bags_move_as_a_whole() -> None:

@@ -2,13 +2,15 @@
 
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter
 
 from somnet.data.demo import draw_test
@@ -52,6 +54,10 @@ def hashes_of(images: list[Image.Image]) -> list[bytes | None]:
     return [picture_hash(image) for image in images]
 
 
+def groups_of(keys: Sequence[bytes | None], hashes: Sequence[bytes | None]) -> NDArray[np.int64]:
+    return group_duplicates(*(pa.array(values, pa.binary()) for values in (keys, hashes)))
+
+
 def bits(value: bytes | None) -> np.ndarray:
     assert value is not None
     return np.unpackbits(np.frombuffer(value, np.uint8))
@@ -61,19 +67,19 @@ def bits(value: bytes | None) -> np.ndarray:
 def test_a_changed_copy_is_found(change: str) -> None:
     originals = [photo(number) for number in range(COUNT)]
     hashes = hashes_of([*originals, *map(CHANGES[change], originals)])
-    groups = group_duplicates([None] * len(hashes), hashes)
+    groups = groups_of([None] * len(hashes), hashes)
     together = (groups[:COUNT] == groups[COUNT:]) & (groups[:COUNT] >= 0)
     assert together.mean() >= 0.95
     assert groups.max() == together.sum() - 1  # and nobody else is in a group
 
 
 def test_different_pictures_are_alone() -> None:
-    assert (group_duplicates([None] * 120, hashes_of([photo(number) for number in range(120)])) == -1).all()
+    assert (groups_of([None] * 120, hashes_of([photo(number) for number in range(120)])) == -1).all()
 
 
 def test_look_alikes_of_the_toy_web_are_alone() -> None:
     drawn = [draw_test("strawberry", np.random.default_rng(number))[0] for number in range(16)]
-    assert (group_duplicates([None] * len(drawn), hashes_of(drawn)) == -1).all()
+    assert (groups_of([None] * len(drawn), hashes_of(drawn)) == -1).all()
 
 
 @pytest.mark.parametrize("colour", ["black", "white", "red"])
@@ -90,7 +96,7 @@ def test_a_gradient_has_no_hash() -> None:
 
 
 def test_equal_files_are_a_group_whatever_they_show() -> None:
-    groups = group_duplicates([b"a", None, b"b", b"a", None, b"b", b"a"], [None] * 7)
+    groups = groups_of([b"a", None, b"b", b"a", None, b"b", b"a"], [None] * 7)
     assert groups.tolist() == [0, -1, 1, 0, -1, 1, 0]
     assert later_members(groups).tolist() == [False, False, False, True, False, True, True]
 
@@ -98,18 +104,18 @@ def test_equal_files_are_a_group_whatever_they_show() -> None:
 def test_files_and_pictures_are_linked() -> None:
     one, other = photo(1), photo(2)
     near = saved(one, 50)
-    groups = group_duplicates([b"x", b"y", b"z", b"y"], hashes_of([one, near, other, near]))
+    groups = groups_of([b"x", b"y", b"z", b"y"], hashes_of([one, near, other, near]))
     assert groups.tolist() == [0, 0, -1, 0]
 
 
 def test_no_images_no_groups() -> None:
-    assert group_duplicates([], []).tolist() == []
-    assert group_duplicates([None], [None]).tolist() == [-1]
+    assert groups_of([], []).tolist() == []
+    assert groups_of([None], [None]).tolist() == [-1]
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(min_size=1, max_size=1)), max_size=30))
 def test_groups_are_those_of_equal_keys(keys: list[bytes | None]) -> None:
-    groups = group_duplicates(keys, [None] * len(keys))
+    groups = groups_of(keys, [None] * len(keys))
     for row, key in enumerate(keys):
         alone = key is None or keys.count(key) == 1
         assert (groups[row] == -1) == alone
@@ -129,7 +135,7 @@ def test_many_images_are_grouped_in_little_time() -> None:
         row[rng.choice(np.arange(1, row.size), MOST_DIFFERENT // 2, replace=False)] = 1
     packed[-pairs:] = packed[:pairs] ^ np.packbits(flips, axis=1)
     began = time.process_time()
-    groups = group_duplicates([None] * count, [row.tobytes() for row in packed])
+    groups = groups_of([None] * count, [row.tobytes() for row in packed])
     assert time.process_time() - began < 30
     assert (groups[:pairs] == groups[-pairs:]).mean() > 0.99
     assert (groups[pairs:-pairs] == -1).all()
@@ -143,4 +149,4 @@ def test_a_crowd_of_look_alikes_is_one_group() -> None:
         near = base.copy()
         near[rng.choice(np.arange(1, len(base)), 3, replace=False)] ^= 1
         crowd.append(np.packbits(near).tobytes())
-    assert (group_duplicates([None] * len(crowd), crowd) == 0).all()
+    assert (groups_of([None] * len(crowd), crowd) == 0).all()

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from somnet.data.index import make_index
+from somnet.data.index import index_from_columns, join_indexes, make_index
+from somnet.data.location import Location
 
 ROWS: list[dict[str, Any]] = [
     {"file_name": b"a.jpg", "label": 1, "split": "train"},
@@ -40,3 +42,27 @@ def test_rows_can_be_taken_in_any_order() -> None:
 
 def test_an_empty_index_has_no_labels() -> None:
     assert make_index(Path("/data"), [], []).labels().tolist() == []
+
+
+def test_an_image_is_a_file_or_a_stretch_of_one() -> None:
+    rows: list[dict[str, Any]] = [
+        {"file_name": b"a.jpg"},
+        {"file_name": b"s.tar/a.jpg", "archive": b"s.tar", "offset": 512, "size": 7},
+    ]
+    index = make_index(Path("/data"), [], rows)
+    assert index.location(0) == Location("/data/a.jpg")
+    assert index.location(1) == Location("/data/s.tar", 512, 7)
+
+
+def test_whole_columns_make_the_same_index_as_rows() -> None:
+    names = pa.array([row["file_name"] for row in ROWS], pa.binary())
+    columns = {
+        "file_name": names,
+        "label": pa.chunked_array([[1], [None, 0]], pa.int8()),
+        "split": pa.array([row["split"] for row in ROWS]),
+        "problem": pa.array([None, None, "gone"]),
+    }
+    index = index_from_columns(Path("/data"), ["cat", "dog"], columns)
+    assert index.table.equals(INDEX.table)
+    joined = join_indexes(index.root, index.classes, [index.of_split("train"), index.of_split("val", "test")])
+    assert joined.table.equals(INDEX.table)

@@ -48,8 +48,8 @@ def index_of(folder: Path, *names: str, problem: str | None = None) -> Index:
 
 def same(first: Scan, second: Scan) -> bool:
     return (
-        first.keys == second.keys
-        and first.reasons == second.reasons
+        first.keys.equals(second.keys)
+        and first.reasons.equals(second.reasons)
         and np.array_equal(first.sizes, second.sizes)
         and np.array_equal(first.boxes, second.boxes)
         and np.array_equal(first.counts, second.counts)
@@ -101,27 +101,27 @@ def test_boxes_are_counted_and_padded_with_zeros(folder: Path) -> None:
 def test_no_boxes_can_be_asked_for(folder: Path) -> None:
     result = scan(index_of(folder, "a.png"), ProposalConfig(max_boxes=0), workers=1)
     assert result.boxes.shape == (1, 0, 4)
-    assert result.reasons == [None]
+    assert result.reasons.to_pylist() == [None]
 
 
 def test_bad_files_have_reasons(folder: Path) -> None:
     (folder / "sub").mkdir()
     index = index_of(folder, "a.png", "text.jpg", "empty.jpg", "gone.jpg", "sub")
     result = scan(index, CONFIG, workers=1)
-    assert result.reasons[0] is None
-    assert result.reasons[1] == "not an image"
-    assert result.reasons[2] == "the file is empty"
-    assert "No such file" in (result.reasons[3] or "")
-    assert "not a regular file" in (result.reasons[4] or "")
-    assert result.keys[3] is None
+    assert result.reasons[0].as_py() is None
+    assert result.reasons[1].as_py() == "not an image"
+    assert result.reasons[2].as_py() == "the file is empty"
+    assert "No such file" in (result.reasons[3].as_py() or "")
+    assert "not a regular file" in (result.reasons[4].as_py() or "")
+    assert result.keys[3].as_py() is None
     assert result.readable().tolist() == [0]
 
 
 def test_a_row_with_a_problem_is_not_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_reading(monkeypatch)
     result = scan(index_of(folder, "a.png", problem="lies outside"), CONFIG, workers=1)
-    assert result.reasons == ["lies outside"]
-    assert result.keys == [None]
+    assert result.reasons.to_pylist() == ["lies outside"]
+    assert result.keys.to_pylist() == [None]
 
 
 def test_a_pipe_does_not_block_the_scan(folder: Path) -> None:
@@ -139,13 +139,13 @@ def test_a_pipe_does_not_block_the_scan(folder: Path) -> None:
         except OSError:  # nobody reads just now
             thread.join(timeout=0.2)
     assert not blocked
-    assert results[0].reasons[0] is None
-    assert results[0].reasons[1] is not None
+    assert results[0].reasons[0].as_py() is None
+    assert results[0].reasons[1].as_py() is not None
 
 
 def test_the_same_file_twice_is_the_same(folder: Path) -> None:
     result = scan(index_of(folder, "a.png", "b.png", "a.png"), CONFIG, workers=1)
-    assert result.keys[0] == result.keys[2] != result.keys[1]
+    assert result.keys[0].as_py() == result.keys[2].as_py() != result.keys[1].as_py()
     assert np.array_equal(result.boxes[0], result.boxes[2])
     assert result.counts[0] == result.counts[2] > 0
 
@@ -164,15 +164,15 @@ def test_names_that_are_no_utf_8_are_scanned(folder: Path) -> None:
         shutil.copy(folder / "a.png", folder / name)
     except OSError:
         pytest.skip("this file system takes UTF-8 only")
-    assert scan(index_of(folder, name), CONFIG, workers=1).reasons == [None]
+    assert scan(index_of(folder, name), CONFIG, workers=1).reasons.to_pylist() == [None]
 
 
 def test_rows_can_be_taken(folder: Path) -> None:
     result = scan(index_of(folder, "a.png", "text.jpg", "b.png"), CONFIG, workers=1)
     part = result.take(np.array([2, 0]))
-    assert part.keys == [result.keys[2], result.keys[0]]
+    assert part.keys.to_pylist() == [result.keys[2].as_py(), result.keys[0].as_py()]
     assert np.array_equal(part.boxes, result.boxes[[2, 0]])
-    assert part.reasons == [None, None]
+    assert part.reasons.to_pylist() == [None, None]
 
 
 # --- the cache
@@ -207,8 +207,8 @@ def test_a_failure_is_not_remembered(folder: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patch:
         patch.setattr("somnet.data.proposals.read_picture", fail)
-        assert scan(index, CONFIG, workers=1).reasons == ["not enough memory to decode it"]
-    assert scan(index, CONFIG, workers=1).reasons == [None]
+        assert scan(index, CONFIG, workers=1).reasons.to_pylist() == ["not enough memory to decode it"]
+    assert scan(index, CONFIG, workers=1).reasons.to_pylist() == [None]
 
 
 def test_a_renamed_copy_is_known_by_its_content(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_changed_file_is_scanned_anew(folder: Path) -> None:
     first = scan(index, CONFIG, workers=1)
     draw(folder / "a.png", (1, 1, 20, 20), size=(120, 90))
     second = scan(index, CONFIG, workers=1)
-    assert second.keys != first.keys
+    assert not second.keys.equals(first.keys)
     assert second.sizes.tolist() == [[120, 90]]
 
 
@@ -276,11 +276,11 @@ def test_new_files_join_the_cache(folder: Path) -> None:
 def test_hashes_are_cached_with_the_boxes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = index_of(folder, "a.png", "b.png", "flat.png", "text.jpg")
     first = scan(index, CONFIG, workers=1)
-    assert [value is None for value in first.hashes] == [False, False, True, True]
-    assert first.hashes[0] != first.hashes[1]
+    assert [value is None for value in first.hashes.to_pylist()] == [False, False, True, True]
+    assert first.hashes[0].as_py() != first.hashes[1].as_py()
     monkeypatch.setattr(proposals, "picture_hash", None)
     again = scan(index_of(folder, "b.png", "a.png"), CONFIG, workers=1)
-    assert again.hashes == [first.hashes[1], first.hashes[0]]
+    assert again.hashes.to_pylist() == [first.hashes[1].as_py(), first.hashes[0].as_py()]
 
 
 def test_a_cache_of_an_older_format_is_left_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,5 +289,5 @@ def test_a_cache_of_an_older_format_is_left_behind(folder: Path, monkeypatch: py
         scan(index_of(folder, "a.png"), CONFIG, workers=1)
     (old,) = parts()
     pq.write_table(pq.read_table(old).drop_columns(["hash"]), old)
-    assert scan(index_of(folder, "a.png"), CONFIG, workers=1).hashes[0] is not None
+    assert scan(index_of(folder, "a.png"), CONFIG, workers=1).hashes[0].as_py() is not None
     assert len(parts()) == 2

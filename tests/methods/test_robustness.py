@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -80,8 +81,7 @@ def looks(labels: NDArray[np.int64], prototypes: NDArray[np.float64], rng: np.ra
 def proposals(boxes: list[tuple[float, float, float, float]], count: int) -> Boxes:
     """The same boxes in each of `count` images."""
     found = np.tile(np.array(boxes, np.float32).reshape(1, -1, 4), (count, 1, 1))  # (n, P, 4)
-    keys: list[bytes | None] = [number.to_bytes(16) for number in range(count)]
-    none = [None] * count
+    keys, none = pa.array([number.to_bytes(16) for number in range(count)]), pa.nulls(count)
     return Boxes(Scan(keys, np.full((count, 2), 64, np.int32), found, np.full(count, len(boxes)), none, none))
 
 

@@ -35,7 +35,7 @@ def read_manifest(file: Path) -> Index:
         if rows and column not in rows[0]:
             present = ", ".join(str(name) for name in rows[0] if name is not None)
             raise DataError(f"{file} has no column {column} (it has {present}): the columns are {COLUMNS}")
-    names = [_text(row.get("label")) for row in rows]
+    names = [label_text(row.get("label")) for row in rows]
     classes = sorted({name for name in names if name is not None})
     number = {name: i for i, name in enumerate(classes)}
     root = file.parent
@@ -44,8 +44,8 @@ def read_manifest(file: Path) -> Index:
         {
             "file_name": _bytes(str(row.get("file_name") or "")),
             "label": number[name] if name is not None else None,
-            "split": _split(_text(row.get("split"))),
-            "true_label": _text(row.get("true_label")),
+            "split": _split(label_text(row.get("split"))),
+            "true_label": label_text(row.get("true_label")),
             "true_box": _box(row.get("true_box"), file, line),
             "problem": _problem(real_root, row.get("file_name"), name),
         }
@@ -83,7 +83,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
         raise DataError(f"cannot read the manifest {file}: {error}: mend or replace it") from None
 
 
-def _text(value: Any) -> str | None:
+def label_text(value: Any) -> str | None:
     """A label as text, with what is no UTF-8 shown as escapes; an empty one is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None

@@ -56,6 +56,13 @@ const imageCard = (() => {
     if (byId("card").open) byId("card").close();
   }
 
+  // A slot as a link to its place on the memory map.
+  function slotLink(regions, region) {
+    if (!regions.slot) return "–";
+    const slot = String(regions.slot[region]);
+    return make("a", { href: `memory.html#slot=${slot}` }, slot);
+  }
+
   function drawScores(run, current) {
     const regions = cards.regions[at];
     const best = regions.best;
@@ -65,7 +72,7 @@ const imageCard = (() => {
       ["model sees", run.classes[cards.predicted[at]]],
       ["label_score", cards.score[at].toFixed(3)],
       ["background_score", cards.background[at].toFixed(3)],
-      ["winner slot of the best region", regions.slot ? String(regions.slot[best]) : "–"],
+      ["winner slot of the best region", slotLink(regions, best)],
       ["d-, r- and a-score of it", `${bestOf("d", 3)} · ${bestOf("r", 4)} · ${bestOf("a", 3)}`],
     ];
     byId("card-scores").replaceChildren(...lines.map(([name, value]) =>
@@ -154,7 +161,7 @@ const imageCard = (() => {
       return make("tr", { class: weight > 0 || best ? "" : "muted",
         onpointerenter: () => point(region), onpointerleave: () => point(null) },
       make("td", {}, what.join(", ")), make("td", { class: "number" }, weight.toFixed(3)),
-      cell("slot", region, 0), cell("d", region, 3), cell("r", region, 4), cell("a", region, 3));
+      make("td", { class: "number" }, slotLink(regions, region)), cell("d", region, 3), cell("r", region, 4), cell("a", region, 3));
     }));
   }
 

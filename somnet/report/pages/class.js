@@ -250,6 +250,7 @@ const classPage = (() => {
     await decisions.open();
     if (!run.order.length) return;
     fillChoice();
+    byId("threshold").value = run.threshold;
     byId("class-choice").addEventListener("change", (event) => { location.hash = `#${event.target.value}`; });
     byId("previous-class").addEventListener("click", () => neighbour(-1));
     byId("next-class").addEventListener("click", () => neighbour(1));

@@ -1,0 +1,238 @@
+"""A million made-up images from index to score tables: time and memory of each stage, as a Markdown table.
+
+    python benchmarks/million.py [--images 1000000] [--classes 1000]
+
+A record is a stretch of one file that holds a hundred small JPEGs, so that everything but the finding of boxes runs
+as it does on a data set of that size: the cache is filled beforehand. Memory is the highest that the process held
+during the stage, less what it held before; a worker's own memory is what it shares with no other process, after it
+has handed over thousands of images. Processor seconds say more than those of the clock on a machine that has other
+work. Fails if a limit is missed.
+"""
+
+import argparse
+import io
+import math
+import multiprocessing
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+from torch import Tensor
+
+from somnet.config import Config
+from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags, load
+from somnet.data.duplicates import HASH_BYTES, group_duplicates
+from somnet.data.index import Index, index_from_columns
+from somnet.data.proposals import FILES_A_PART, FOUND, SEEN, Scan, found_folder, scan, seen_file
+from somnet.dataset import DataSet, Part
+from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
+from somnet.methods.base import Method
+from somnet.methods.sample_table import SampleTable
+from somnet.types import Bag, Inspection, Losses, Phase
+
+CONFIG = Config()
+PICTURES = 100  # different ones
+SIDE = 96  # of a picture, in pixels
+COPIES = 0.02  # share of the images that are copies of others
+WORKERS, BAGS_A_BATCH, IMAGES_PER_BAG = 2, 32, 2
+BATCHES = 300  # that the workers hand over before their memory is measured
+OWN_MEGABYTES = 50
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage took."""
+
+    name: str
+    cpu_seconds: float
+    seconds: float
+    megabytes: float
+    most_megabytes: float = float("inf")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A million made-up images from index to score tables.")
+    parser.add_argument("--images", type=int, default=1_000_000)
+    parser.add_argument("--classes", type=int, default=1000)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{arguments.images:,} images, {arguments.classes:,} classes\n")
+    print("| stage | CPU s | s | MB | limit, MB |\n| --- | ---: | ---: | ---: | ---: |")
+    good = True
+    for stage in stages(arguments.images, arguments.classes):
+        limit = "" if math.isinf(stage.most_megabytes) else f"< {stage.most_megabytes:.0f}"
+        figures = f"{stage.cpu_seconds:.1f} | {stage.seconds:.1f} | {stage.megabytes:.0f} | {limit}"
+        print(f"| {stage.name} | {figures} |", flush=True)
+        good &= stage.megabytes < stage.most_megabytes
+    return 0 if good else 1
+
+
+def stages(images: int, classes: int) -> Iterator[Stage]:
+    """From index to tables."""
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["SOMNET_CACHE"] = f"{name}/cache"
+        folder = Path(name)
+        columns = make_images(folder, images, classes)
+        names = [f"class {number}" for number in range(classes)]
+        index, stage = timed("index", lambda: index_from_columns(folder, names, columns))
+        yield stage
+        fill_cache(index)
+        found, stage = timed("scan, all in the cache", lambda: scan(index, CONFIG.proposals))
+        yield stage
+        groups, stage = timed("duplicates", lambda: group_duplicates(found.keys, found.hashes))
+        yield stage
+        data = DataSet(folder, index.classes, Part(index, found, groups), None, ())
+        yield timed("fingerprint", data.fingerprint)[1]
+        labels, rng = index.labels(), np.random.default_rng(0)
+        bags, stage = timed("bags of an epoch", lambda: draw_bags(labels, IMAGES_PER_BAG, rng, groups=groups))
+        yield stage
+        yield timed("number of bags", lambda: count_bags(labels, IMAGES_PER_BAG, np.arange(images), groups))[1]
+        lookups = Lookups(index, found)
+        yield workers_memory("pixels", BagBatches(bags, BAGS_A_BATCH, PixelInputs(index, Boxes(found), 64), None, 0))
+        yield workers_memory("look-ups alone", BagBatches(bags, BAGS_A_BATCH, lookups, None, 0))
+        yield timed("soft labels, all read and written", lambda: turn_over(SampleTable(images, classes), classes))[1]
+        method = MadeUp(classes, CONFIG.proposals.max_boxes + 1)
+        (scored, regions), stage = timed(
+            "scores",
+            lambda: inspect_images(method, index, found, groups, lookups, batch_size=256, device="cpu", workers=0),
+        )
+        yield stage
+        yield timed("scores against the truth", lambda: against_truth(scored, index, found))[1]
+        scored = with_unreadable(scored, ["bad.jpg"], ["class 0"], ["the file is empty"])
+        yield timed(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))[1]
+
+
+def timed(name: str, work: Callable[[], T]) -> tuple[T, Stage]:
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before, began, worked = memory("VmRSS"), time.monotonic(), time.process_time()
+    result = work()
+    cpu, clock = time.process_time() - worked, time.monotonic() - began
+    return result, Stage(name, cpu, clock, memory("VmHWM") - before)
+
+
+def make_images(folder: Path, count: int, classes: int) -> dict[str, pa.Array]:
+    """A file of JPEGs, and the columns of an index of stretches of it."""
+    rng = np.random.default_rng(0)
+    files = []
+    for _ in range(PICTURES):
+        stream = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)).save(stream, "JPEG")
+        files.append(stream.getvalue())
+    (folder / "shard.tar").write_bytes(b"".join(files))
+    sizes = np.array([len(file) for file in files])
+    picture, label = np.arange(count) % PICTURES, rng.integers(0, classes, count)
+    return {
+        "file_name": pa.array([b"train/class %d/%09d.jpg" % pair for pair in zip(label, range(count), strict=True)]),
+        "label": pa.array(label),
+        "split": pa.array(["train"]).take(pa.array(np.zeros(count, np.int64))),
+        "true_label": pa.array([f"class {i}" for i in range(classes)]).take(pa.array(rng.permutation(label))),
+        "archive": pa.array([b"shard.tar"]).take(pa.array(np.zeros(count, np.int64))),
+        "offset": pa.array((np.cumsum(sizes) - sizes)[picture]),
+        "size": pa.array(sizes[picture]),
+    }
+
+
+def fill_cache(index: Index) -> None:
+    """What a first scan would leave: a key, twenty boxes and a hash an image, some of them copies."""
+    rng = np.random.default_rng(1)
+    count, boxes = len(index), CONFIG.proposals.max_boxes
+    same = np.where(rng.random(count) < COPIES, rng.integers(0, count, count), np.arange(count))
+    keys, hashes = (
+        fixed(rng.integers(0, 256, (count, width), np.uint8)).take(pa.array(same)) for width in (16, HASH_BYTES)
+    )
+    times = np.full(count, os.stat(index.root / "shard.tar").st_mtime_ns)
+    seen = pa.table([index.table["file_name"], index.table["size"], pa.array(times), keys], schema=SEEN)
+    seen_file(index.root).parent.mkdir(parents=True)
+    pq.write_table(seen, seen_file(index.root))
+    found_folder(CONFIG.proposals).mkdir(parents=True)
+    for start in range(0, count, FILES_A_PART):
+        rows = min(FILES_A_PART, count - start)
+        pixels = rng.random((rows * boxes, 4), np.float32) * SIDE
+        ends = pa.array(np.arange(rows + 1, dtype=np.int32) * 4 * boxes)
+        side = pa.array(np.full(rows, SIDE, np.int32))
+        lists = pa.ListArray.from_arrays(ends, pa.array(pixels.ravel()))
+        columns = [keys[start : start + rows], side, side, lists, hashes[start : start + rows], pa.nulls(rows)]
+        found = pa.Table.from_arrays(columns, names=FOUND.names).cast(FOUND)
+        pq.write_table(found, found_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
+
+
+def fixed(values: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pa.Array:
+    count, width = values.shape
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(values.tobytes())])
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """Where an image is and what its boxes are, without opening it."""
+
+    index: Index
+    scan: Scan
+
+    def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        self.index.location(row)
+        return torch.zeros(1), *Boxes(self.scan)(row)
+
+
+def workers_memory(name: str, batches: BagBatches) -> Stage:
+    """What the greediest of some workers has of its own, while it works."""
+    began, last = time.monotonic(), min(BATCHES, len(batches)) - 1
+    for number, _ in enumerate(load(batches, WORKERS)):
+        if number == last:
+            own = max(own_megabytes(child.pid) for child in multiprocessing.active_children() if child.pid)
+            break
+    return Stage(f"a worker's own memory, {name}", 0.0, time.monotonic() - began, own, OWN_MEGABYTES)
+
+
+def own_megabytes(pid: int) -> float:
+    """Memory that a process shares with no other."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(size) for size in re.findall(r"^Private_\w+:\s+(\d+) kB", text, re.MULTILINE)) / 1e3
+
+
+def memory(kind: str) -> float:
+    found = re.search(rf"^{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) / 1e3 if found else 0.0
+
+
+def turn_over(table: SampleTable, classes: int) -> None:
+    chances = torch.rand(4096, classes).softmax(dim=1)
+    for rows in torch.split(torch.arange(len(table.rest)), len(chances)):
+        table.put(rows, 0.5 * table.get(rows) + 0.5 * chances[: len(rows)])
+
+
+class MadeUp(Method):
+    """Scores without a look at the image: the tables are what is measured."""
+
+    def __init__(self, classes: int, boxes: int) -> None:
+        torch.nn.Module.__init__(self)
+        self.chances = torch.rand(256, classes).softmax(dim=1)
+        self.weights = torch.rand(256, boxes)
+
+    def plan(self) -> tuple[Phase, ...]:
+        return ()
+
+    def step(self, bag: Bag, phase: Phase) -> Losses:
+        return {}
+
+    def inspect(self, bag: Bag) -> Inspection:
+        count = len(bag.label)
+        score, weights = self.chances[:count, 0] * 500, self.weights[:count]
+        details = dict.fromkeys(("d", "r", "a", "similarity"), weights) | {"slot": (weights * 100).long()}
+        return Inspection(self.chances[:count], score, score, weights, weights.argmax(dim=1), details)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

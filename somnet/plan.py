@@ -1,0 +1,251 @@
+"""What a training will cost: hours, memory and disk, from steps measured here and the sizes of data and model."""
+
+import copy
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from somnet.config import Config
+from somnet.data.bags import Boxes, PixelInputs
+from somnet.data.decode import read_picture
+from somnet.data.edgeboxes import edge_boxes
+from somnet.data.index import Index
+from somnet.data.proposals import Scan
+from somnet.errors import UnreadableImage
+from somnet.methods.base import Method
+from somnet.nn.backbones import Network
+
+SAMPLE = 12  # images of the data whose reading is timed
+LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds an image of web size on one core, where there are none to time
+BOX_BYTES = 16  # four float32: in memory, and in the cache, as they hardly compress
+BOX_READ_BYTES = 200  # of a box while the cache is read, as Python numbers
+IMAGE_BYTES = 200  # of the tables in memory that are neither boxes nor names
+REGION_BYTES, ISSUE_BYTES = 30, 120  # a row of regions.parquet, a row of issues.parquet and issues.csv
+PROCESS_BYTES = 700_000_000  # Python and torch, before there is any data
+
+
+@dataclass(frozen=True)
+class StepPace:
+    """Of the network on this device: seconds an image, and what a step keeps for its way back."""
+
+    prepare: float  # through a frozen trunk; 0 where there is none
+    forward: float  # from prepared inputs to logits
+    step: float  # forward and backward
+    saved_bytes: int
+
+
+@dataclass(frozen=True)
+class ReadPace:
+    """Of one core: seconds an image."""
+
+    load: float  # decode and augment
+    propose: float  # decode and find boxes
+    measured: bool = True
+
+    @staticmethod
+    def assumed() -> "ReadPace":
+        """What is usual for images of web size, where there are none to time."""
+        return ReadPace(LOAD_ASSUMED, PROPOSE_ASSUMED, measured=False)
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much there is to do and to keep."""
+
+    train: int  # images
+    test: int
+    passes: float  # of the training images through the network, with gradient
+    epochs: int  # after each of which the test images are tried
+    batch_size: int
+    max_boxes: int
+    map_bytes: int  # of one image's cached map; 0: the network is trained whole
+    feature_bytes: int  # of one image's features, where a phase holds those of all images at once
+    trained_bytes: int  # parameters that the optimiser changes
+    state_bytes: int  # all that is saved of the method
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds by stage, and bytes by place."""
+
+    propose: float
+    maps: float
+    load: float
+    train: float
+    score: float  # test images after each epoch, and every image at the end
+    total: float
+    device_bytes: int
+    host_bytes: int
+    cache_bytes: int
+    checkpoint_bytes: int
+    table_bytes: int
+
+
+def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup: float, apart: bool) -> Estimate:
+    """The cost of some work at a pace. `speedup`: how many times faster the device is than the one measured on;
+    `apart`: the device leaves the cores free, so that images are loaded while it trains.
+    """
+    images = work.train + work.test
+    frozen = work.map_bytes > 0
+    seen = work.passes * work.train + work.epochs * work.test + images  # the last time to score
+    propose = images * read.propose / cores
+    maps = images * step.prepare / speedup if frozen else 0.0
+    load = (images if frozen else seen) * read.load / cores
+    train = work.passes * work.train * step.step / speedup
+    score = (work.epochs * work.test + images) * step.forward / speedup
+    busy = maps + train + score
+    return Estimate(
+        propose=propose,
+        maps=maps,
+        load=load,
+        train=train,
+        score=score,
+        total=propose + (max(busy, load) if apart else busy + load),
+        device_bytes=work.state_bytes
+        + 2 * work.trained_bytes  # gradient and momentum
+        + work.batch_size * step.saved_bytes
+        + work.train * work.feature_bytes,
+        host_bytes=PROCESS_BYTES + images * (IMAGE_BYTES + work.max_boxes * (BOX_BYTES + BOX_READ_BYTES)),
+        cache_bytes=images * (work.max_boxes * BOX_BYTES + work.map_bytes),
+        checkpoint_bytes=work.state_bytes + work.trained_bytes,
+        table_bytes=work.train * (ISSUE_BYTES + (1 + work.max_boxes) * REGION_BYTES),
+    )
+
+
+def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
+    """What a method is about to do."""
+    network, plan = method.network, method.plan()
+    trained = (p for group in method.param_groups() for p in group["params"])
+    holds_features = any(phase.epochs and not phase.needs_images for phase in plan)
+    return Work(
+        train=train,
+        test=test,
+        passes=sum(phase.epochs * phase.passes for phase in plan),
+        epochs=sum(phase.epochs for phase in plan if phase.passes),
+        batch_size=config.train.batch_size,
+        max_boxes=config.proposals.max_boxes,
+        map_bytes=2 * math.prod(network.input_shape) if network.frozen_trunk else 0,
+        feature_bytes=4 * network.width if holds_features else 0,
+        trained_bytes=sum(p.numel() * p.element_size() for p in trained),
+        state_bytes=sum(t.numel() * t.element_size() for t in method.state_dict().values()),
+    )
+
+
+def measure_steps(network: Network, config: Config, device: str) -> StepPace:
+    """Time small steps of a copy of the network."""
+    network = copy.deepcopy(network).train()
+    few = min(16, config.train.batch_size)
+    pixels = torch.zeros(few, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
+    with torch.no_grad():
+        prepared = network.prepare(pixels)
+        prepare = _seconds(lambda: network.prepare(pixels)) if network.frozen_trunk else 0.0
+        forward = _seconds(lambda: network(prepared))
+    step = _seconds(lambda: network(prepared).sum().backward())
+    return StepPace(prepare / few, forward / few, step / few, _saved_bytes(network, prepared[:2]) // 2)
+
+
+def _saved_bytes(network: Network, prepared: Tensor) -> int:
+    """What autograd keeps of some images between forward and backward, each tensor once, parameters not at all."""
+    own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers())}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        _alive = network(prepared)  # while it is, no place in memory is used twice
+    return sum(kept.values())
+
+
+def measure_reading(index: Index, config: Config) -> ReadPace:
+    """Time the reading of some images of the data; what is usual where none can be read."""
+    rows = np.unique(np.linspace(0, len(index) - 1, SAMPLE).astype(np.int64))
+    some, count, proposals = index.take(rows), len(rows), config.proposals
+    blank = np.zeros((count, proposals.max_boxes, 4), np.float32)
+    none, sizes = pa.nulls(count), np.ones((count, 2), np.int32)
+    scan = Scan(none, sizes, blank, np.zeros(count, np.int64), none, none)
+    inputs = PixelInputs(some, Boxes(scan), config.model.imgsz)
+    load, propose = [], []
+    for row in range(count):
+        try:
+            began = time.monotonic()
+            picture = read_picture(some.location(row), at_least=proposals.edge_side)
+            edge_boxes(
+                picture.image,
+                max_boxes=proposals.max_boxes,
+                min_area=proposals.min_area,
+                edge_side=proposals.edge_side,
+            )
+            proposed = time.monotonic()
+            inputs(row, seed=0)
+        except UnreadableImage:
+            continue
+        propose.append(proposed - began)
+        load.append(time.monotonic() - proposed)
+    if not load:
+        return ReadPace.assumed()
+    return ReadPace(float(np.mean(load)), float(np.mean(propose)))
+
+
+def describe_estimate(
+    cost: Estimate, work: Work, step: StepPace, read: ReadPace, *, device: str, cores: int, speedup: float
+) -> list[str]:
+    """The estimate for people, and what of it was measured and what assumed."""
+    where = device if speedup == 1 else f"a device {speedup:g} times as fast as this {device}"
+    rows = [
+        ("proposals", cost.propose, f"{cores} cores"),
+        ("feature maps", cost.maps, where),
+        ("loading images", cost.load, f"{cores} cores"),
+        ("training", cost.train, where),
+        ("testing and scoring", cost.score, where),
+        ("all", cost.total, "as much at once as can be"),
+    ]
+    reading = "measured on images of the data" if read.measured else "assumed: there are no images here to time"
+    return [
+        f"{work.train} training images {work.passes:g} times, {work.test} test images",
+        *(f"{name}: {_hours(seconds)} ({place})" for name, seconds, place in rows if seconds),
+        f"memory of the device: {_size(cost.device_bytes)}; of the machine: {_size(cost.host_bytes)}",
+        f"disk: cache {_size(cost.cache_bytes)}, tables {_size(cost.table_bytes)}, checkpoint "
+        f"{_size(cost.checkpoint_bytes)} (twice that while it is written)",
+        f"measured: {1000 * step.step:.1f} ms a training image, {1000 * step.forward:.1f} ms forward, "
+        f"{_size(step.saved_bytes)} kept for the way back, on {device}",
+        f"{reading}: {1000 * read.load:.1f} ms to load, {1000 * read.propose:.1f} ms to find boxes, on one core",
+        "assumed: all methods' steps cost what the network's do, all cores read equally fast, nothing is cached yet, "
+        "tables of usual size" + ("" if speedup == 1 else f", and the {speedup:g} of --speedup"),
+    ]
+
+
+def cores_here() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    times: list[float] = []
+    while len(times) < 2 or (len(times) < 5 and time.monotonic() - began < 1):  # the first call pays for set-up
+        start = time.monotonic()
+        work()
+        times.append(time.monotonic() - start)
+    return min(times)
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 360 else f"{seconds:.0f} s"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
