@@ -35,6 +35,7 @@ from somnet.pipeline import train
 from somnet.progress import duration
 from somnet.report.comparison import Comparison, Result, chart, comparison_table, results_csv
 from somnet.run import DATA, SUMMARY, build_method, choose_device, worker_count
+from somnet.training.distributed import Ranks, device_of_rank, find_ranks, leave_ranks, quiet_ranks
 from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
 
 log = logging.getLogger("somnet")
@@ -142,31 +143,60 @@ def run_bench(
 ) -> list[Result]:
     """Run what is not finished yet, and write the results after every run. Runs that failed are part of the results.
 
+    Under torchrun the first rank makes the data, the ranks share the runs, and only the first one returns results.
     No tensor is computed in this process: a child that is forked while torch has threads could wait for them for ever.
     """
+    ranks = find_ranks()
     stands_for = benchmark.stands_for()
     trials = _trials(benchmark, set(stands_for.values()), out)
-    _check_free(benchmark, out, resume=resume)
-    write_json(out / BENCH, benchmark.begun_with())
-    results = {trial: result for trial in trials if (result := trial.result()) is not None}
-    with deferred_signals() as stop:
-        for seed in dict.fromkeys(trial.config.seed for trial in trials if trial not in results):
-            log.info("data of seed %d", seed)
-            if error := in_a_child(partial(_prepare, benchmark, out, seed, device, workers), stop):
-                raise SomnetError(error)
-        for number, trial in enumerate(trials, start=1):
-            if trial in results:
-                continue
-            seed, left = trial.config.seed, _time_left(trials[number - 1 :], results)
-            log.info("run %d of %d: %s, seed %d%s", number, len(trials), trial.name, seed, left)
-            work = partial(_train, trial, data_folder(benchmark, out, seed), device, workers)
-            error = in_a_child(work, stop)
-            results[trial] = trial.result() or Result(trial.name, seed, error=error or "it left no results: --resume")
-            _report(results[trial])
-            _write_results(benchmark, stands_for, [results[trial] for trial in trials if trial in results], out)
+    with quiet_ranks(ranks), deferred_signals() as stop:
+        if ranks.first:
+            _check_free(benchmark, out, resume=resume or ranks.noted(f"begun: {out.absolute()}"))
+            write_json(out / BENCH, benchmark.begun_with())
+            ranks.note(f"begun: {out.absolute()}")
+            done = _finished(trials)
+            for seed in dict.fromkeys(trial.config.seed for trial in trials if trial not in done):
+                log.info("data of seed %d", seed)
+                if error := in_a_child(partial(_prepare, benchmark, out, seed, device, workers), stop):
+                    raise SomnetError(error)
+        ranks.barrier(stop.check)
+        results = _finished(trials)
+        ranks.barrier(stop.check)  # all have seen the same, and share the rest in the same way
+        ahead = [trial for trial in trials if trial not in results]
+        mine = ahead[ranks.rank :: ranks.world]
+        for trial in mine:
+            seed, left = trial.config.seed, _time_left(mine, results)
+            log.info("run %d of %d: %s, seed %d%s", trials.index(trial) + 1, len(trials), trial.name, seed, left)
+            error = in_a_child(partial(_train, trial, data_folder(benchmark, out, seed), device, workers), stop)
+            results[trial] = _outcome(trial, error)
+            ranks.note(_ended(trial, ranks), error or "")
+            if ranks.first:
+                results |= {other: found for other, found in _finished(trials).items() if other not in results}
+                _report(results[trial])
+                _write_results(benchmark, stands_for, [results[trial] for trial in trials if trial in results], out)
+        if not ranks.first:
+            return []
+        for trial in ahead:
+            if trial not in mine:
+                results[trial] = _outcome(trial, ranks.wait_for(_ended(trial, ranks), stop.check))
+                _report(results[trial])
     found = [results[trial] for trial in trials]
     _write_results(benchmark, stands_for, found, out)
     return found
+
+
+def _finished(trials: Sequence[Trial]) -> dict[Trial, Result]:
+    return {trial: result for trial in trials if (result := trial.result()) is not None}
+
+
+def _outcome(trial: Trial, error: str | None) -> Result:
+    missing = error or "it left no results: --resume"
+    return trial.result() or Result(trial.name, trial.config.seed, error=missing)
+
+
+def _ended(trial: Trial, ranks: Ranks) -> str:
+    """The note that a run has ended, after so many restarts."""
+    return f"ended: {trial.folder.absolute()}, attempt {ranks.attempt}"
 
 
 def _trials(benchmark: Benchmark, names: set[str], out: Path) -> list[Trial]:
@@ -245,7 +275,7 @@ def _prepare(benchmark: Benchmark, out: Path, seed: int, device: str, workers: i
     found = open_dataset(data, config, workers)
     if found.test is None:
         raise DataError(f"{data} has no test images, so there is no accuracy to compare: add them under test/")
-    device = choose_device(device)
+    device = device_of_rank(choose_device(device))
     network = build_method(config, found.train.labels, len(found.classes)).to(device).network
     for part in (found.train, found.test):
         make_inputs(part, network, config, device=device, workers=worker_count(workers))
@@ -341,6 +371,7 @@ def _how_it_died(code: int | None) -> str:
 def _be_child(work: Callable[[], None], sender: "Connection[bytes, bytes]", stop: StopFlag) -> None:
     os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which hands it on once
     die_with_parent()
+    leave_ranks()
     for handler in log.handlers:
         handler.setLevel(logging.WARNING)  # train.log has the rest
     try:

@@ -1,6 +1,7 @@
 """The command line: verbs, and no logic of its own."""
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -68,15 +69,19 @@ def propose(
 ) -> None:
     """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
     from somnet.config import load_config
-    from somnet.data.proposals import scan
     from somnet.data.sources import open_source
+    from somnet.dataset import scan_together
     from somnet.files import display_name
+    from somnet.training.distributed import find_ranks, quiet_ranks
     from somnet.training.signals import AGAIN, stopping_signals
 
     settings = load_config(config, set_ or ())
     index = open_source(data)
-    with stopping_signals(AGAIN):
-        found = scan(index, settings.proposals, workers)
+    ranks = find_ranks()
+    with stopping_signals(AGAIN), quiet_ranks(ranks):
+        found = scan_together(index, settings.proposals, workers, ranks)
+    if not ranks.first:
+        return
     rows = found.readable()
     bad = len(index) - len(rows)
     console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
@@ -123,6 +128,7 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32; on CUDA also bf16 or fp16.")] = None,
     seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
@@ -145,6 +151,7 @@ def train(
         "model.freeze": freeze,
         "train.epochs": epochs,
         "train.batch_size": batch_size,
+        "train.precision": precision,
         "seed": seed,
     }
     settings = load_config(config, set_ or ()).with_settings({k: v for k, v in flags.items() if v is not None})
@@ -339,6 +346,8 @@ def bench(
         shown,
     )
     results = run_bench(benchmark, out, device=device, workers=workers, resume=resume)
+    if not results:  # the first rank has them
+        return
     console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     console.print(f"{out}: results.csv, table.md, plot.svg", markup=False, soft_wrap=True)
     if any(result.error for result in results):
@@ -356,15 +365,18 @@ def main() -> None:
     """Run the command line; errors that a user can mend are one line, without a traceback."""
     logging.getLogger("somnet").addHandler(_ConsoleHandler())
     logging.getLogger("somnet").setLevel(logging.INFO)
+    rank = os.environ.get("RANK", "0")  # torchrun's number of this process
     try:
         app()
     except TrainingStopped as stopped:
-        progress_console.print(str(stopped), markup=False, soft_wrap=True)
+        if rank == "0":  # the others were told as well
+            progress_console.print(str(stopped), markup=False, soft_wrap=True)
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)
     except SomnetError as error:
-        progress_console.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        who = "" if rank == "0" else f"rank {rank}: "
+        progress_console.print(f"{who}error: {error}", markup=False, highlight=False, soft_wrap=True)
         _leave(2)
 
 

@@ -101,6 +101,7 @@ class TrainConfig(Section):
     lr: Rate = 0.03
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 
 

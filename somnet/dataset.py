@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from somnet.config import Config
+from somnet.config import Config, ProposalConfig
 from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
 from somnet.data.duplicates import group_duplicates
 from somnet.data.index import ROWS_AT_ONCE, Index
@@ -24,6 +24,7 @@ from somnet.errors import DataError
 from somnet.files import atomic_path, csv_cell, display_name
 from somnet.nn.backbones import Network
 from somnet.progress import track
+from somnet.training.distributed import ALONE, Ranks
 
 log = logging.getLogger("somnet")
 
@@ -128,14 +129,24 @@ def held_out_split(index: Index) -> str | None:
     return next((name for name in ("test", "val") if name in index.splits()), None)
 
 
-def open_dataset(data: Path, config: Config, workers: int | None = None) -> DataSet:
+def scan_together(index: Index, config: ProposalConfig, workers: int | None = None, ranks: Ranks = ALONE) -> Scan:
+    """Each rank scans its share of the images; what it finds reaches the others through the cache."""
+    if ranks.world > 1:
+        scan(index.take(np.array(ranks.share(len(index)), np.int64)), config, workers, part=f"rank{ranks.rank}")
+        ranks.barrier()
+    found = scan(index, config, workers) if ranks.first else None  # puts the shares together
+    ranks.barrier()
+    return scan(index, config, workers) if found is None else found
+
+
+def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: Ranks = ALONE) -> DataSet:
     """List a data set, try every file, find the boxes, and check that one can train on what is left."""
     index = open_source(data)
     held_out = held_out_split(index)
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
     if "train" not in index.splits():
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
-    found = scan(used, config.proposals, workers)
+    found = scan_together(used, config.proposals, workers, ranks)
     readable, labels = found.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))
     train_rows = readable[pc.equal(split, "train").to_numpy()]
@@ -215,10 +226,12 @@ def make_inputs(
     device: str,
     workers: int,
     views: NDArray[np.float32] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Inputs:
     """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached.
 
     With `views` (n, 4), shares of width and height, only that part of each image is looked at, without its proposals.
+    Each rank computes its share of the maps, and those that the cache does not bring from the others.
     """
     if views is not None:
         part = replace(part, scan=part.scan.through(views))
@@ -226,11 +239,20 @@ def make_inputs(
     if not network.frozen_trunk:
         return PixelInputs(part.index, boxes, config.model.imgsz, views)
     store = MapStore(network.trunk_fingerprint(), network.input_shape)
-    missing = uncached(part, store)
-    if len(missing):
-        seen = None if views is None else views[missing]
-        pixels = PixelInputs(part.index.take(missing), Boxes(part.scan.take(missing)), config.model.imgsz, seen)
-        _fill(store, pixels, network, device, workers)
+
+    def fill(rows: NDArray[np.int64]) -> None:
+        if len(rows):
+            seen = None if views is None else views[rows]
+            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), config.model.imgsz, seen)
+            _fill(store, pixels, network, device, workers)
+
+    if ranks.world > 1:
+        missing = uncached(part, store)
+        ranks.barrier()  # all have listed the same
+        fill(missing[ranks.share(len(missing))])
+        ranks.barrier()
+        store = MapStore(network.trunk_fingerprint(), network.input_shape)
+    fill(uncached(part, store))
     return CachedInputs(store, boxes)
 
 

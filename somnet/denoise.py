@@ -21,6 +21,7 @@ from somnet.evaluate import auroc, iou
 from somnet.files import FORMULA_STARTS, atomic_path, display_name
 from somnet.methods.base import Method
 from somnet.progress import track
+from somnet.training.distributed import ALONE, Ranks
 from somnet.types import Bag
 
 log = logging.getLogger("somnet")
@@ -48,18 +49,46 @@ def inspect_images(
     batch_size: int,
     device: str,
     workers: int,
+    ranks: Ranks = ALONE,
+    folder: Path | None = None,
 ) -> tuple[pa.Table, pa.Table]:
-    """A row per readable image, and a row per region; `groups` (n,) of duplicates, -1 for none."""
-    batches = BagBatches(each_image_once(index.labels()), batch_size, inputs, None, seed=None)
+    """A row per readable image, and a row per region; `groups` (n,) of duplicates, -1 for none.
+
+    Of several ranks each inspects its share and leaves it in a `folder` that all can read; only the first gets all.
+    """
+    share = ranks.share(len(index))
+    batches = BagBatches(each_image_once(index.labels(), share), batch_size, inputs, None, seed=None)
     method.eval()
     images, regions = [], []
-    with torch.no_grad(), track("scoring images", len(index)) as advance:
+    with torch.no_grad(), track("scoring images", len(share)) as advance:
         for bag in load(batches, workers):
             image_rows, region_rows = _describe(method, bag.to(device), index, scan)
             images.append(image_rows)
             regions.append(region_rows)
             advance(len(bag.label))
+    if folder is not None and ranks.world > 1:
+        images, regions = (
+            _put_together(images, folder, "issues", ranks),
+            _put_together(regions, folder, "regions", ranks),
+        )
+    if not ranks.first:
+        return pa.table({}), pa.table({})
     return _with_groups(pa.concat_tables(images), groups), pa.concat_tables(regions)
+
+
+def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
+    """The tables of all ranks, one a rank, for the first of them; nothing for the others."""
+    files = [folder / f"{name}-of-rank{rank}.parquet" for rank in range(ranks.world)]
+    if tables:
+        with atomic_path(files[ranks.rank]) as temporary:
+            pq.write_table(pa.concat_tables(tables), temporary, compression="zstd")
+    ranks.barrier()
+    if not ranks.first:
+        return []
+    found = [pq.read_table(file) for file in files if file.exists()]
+    for file in files:
+        file.unlink(missing_ok=True)
+    return found
 
 
 def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:

@@ -25,7 +25,7 @@ def on_all_cores(
     work: Callable[[T], R], tasks: Sequence[T], workers: int | None = None, *, in_order: bool = True
 ) -> Iterator[list[R]]:
     """Results of the tasks in chunks, computed by a process a core; `in_order=False` gives them as they are done."""
-    count = (os.cpu_count() or 1) if workers is None else max(1, workers)
+    count = own_cores() if workers is None else max(1, workers)
     start = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  # scripts need no __main__ guard
     chunks = [tasks[i : i + TASKS_AT_ONCE] for i in range(0, len(tasks), TASKS_AT_ONCE)]
     cv2.setNumThreads(1)  # before the fork: a process a core is enough, and a child could not end inherited threads
@@ -49,7 +49,7 @@ def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterat
 
     For work such as decoding, which holds no lock of Python's. Tasks are fetched, in order, by the caller's thread.
     """
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(own_cores()) as pool:
         waiting: deque[Future[R]] = deque()
         try:
             for task in tasks:
@@ -60,6 +60,18 @@ def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterat
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def own_cores() -> int:
+    """Cores that this process may keep busy: all of them, unless torchrun has started others beside it."""
+    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def share_of(count: int, rank: int, ranks: int) -> range:
+    """Which of `count` pieces of work are a rank's: neighbours, and as many as any other's or one more."""
+    each, more = divmod(count, ranks)
+    start = rank * each + min(rank, more)
+    return range(start, start + each + (rank < more))
 
 
 def _one_by_one(futures: list[Future[R]]) -> Iterator[Future[R]]:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 
 from somnet.allocator import keep_memory
 from somnet.config import Config, load_config
-from somnet.data.bags import Boxes
+from somnet.data.bags import Boxes, named_worker_death
 from somnet.data.maps import MapStore
 from somnet.data.sources import absolute, open_source, split_name
 from somnet.dataset import (
@@ -53,6 +54,7 @@ from somnet.run import (
     worker_count,
 )
 from somnet.training.checkpoint import LAST
+from somnet.training.distributed import Ranks, device_of_rank, joined_ranks
 from somnet.training.loop import Trainer
 from somnet.training.signals import stopping_signals
 
@@ -76,19 +78,53 @@ def train(
     """Train on a data set and leave a run folder: model, scores of every image, summary, and a report to look at."""
     keep_memory()
     config = config or Config()
-    data, out = Path(data), next_run_folder() if out is None else Path(out)
-    _, folder = split_name(data)
-    if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
-        raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
-    _check_free(out, config, resume=resume, overwrite=overwrite)
-    with stopping_signals():
-        if resume and (out / SUMMARY).is_file():
+    device = device_of_rank(choose_device(device))
+    _check_precision(config, device)
+    with named_worker_death(), stopping_signals(), joined_ranks(device) as ranks:
+        if out is None and ranks.world > 1:
+            raise RunError("several ranks need to know the folder of the run: add --out")
+        data, out = Path(data), next_run_folder() if out is None else Path(out)
+        _, folder = split_name(data)
+        if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
+            raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
+        if ranks.noted(_begun(out)):  # by this very command, before torchrun started it again
+            resume, overwrite = True, False
+        _check_free(out, config, resume=resume, overwrite=overwrite)
+        finished = resume and (out / SUMMARY).is_file()
+        ranks.barrier()  # nobody writes before all have looked
+        if finished:
             log.info("%s is finished already", out)
         else:
-            _train(data, config, out, choose_device(device), workers, anew=overwrite)
-        if report and not is_report(out / REPORT):
+            _train(data, config, out, device, workers, ranks, anew=overwrite)
+        if report and ranks.first and not is_report(out / REPORT):
             _write_report(out)
-    return Run(out)
+        return Run(out)
+
+
+def _begun(out: Path) -> str:
+    """The note that a run was begun."""
+    return f"begun: {out.absolute()}"
+
+
+def _check_precision(config: Config, device: str) -> None:
+    if config.train.precision != "fp32" and torch.device(device).type != "cuda":
+        raise RunError(
+            f"train.precision={config.train.precision} needs a CUDA GPU, but this is {device}: use --precision fp32"
+        )
+
+
+def _check_ranks(method: Method, config: Config, ranks: Ranks) -> None:
+    """Refuse what several ranks could not do exactly as one does."""
+    if ranks.world == 1:
+        return
+    if not method.divisible:
+        raise RunError(
+            f"'{config.method}' compares the images of a whole batch, which cannot be shared by {ranks.world} ranks: "
+            "train it without torchrun, or on one process"
+        )
+    fewest = min(max(1, config.train.batch_size // phase.images_per_bag) for phase in method.plan())
+    if fewest < ranks.world:
+        raise RunError(f"a batch of {fewest} bags cannot be shared by {ranks.world} ranks: raise train.batch_size")
 
 
 def _write_report(out: Path) -> None:
@@ -106,16 +142,22 @@ def _write_report(out: Path) -> None:
         ) from error
 
 
-def _train(path: Path, config: Config, out: Path, device: str, workers: int | None, *, anew: bool) -> None:
+def _train(
+    path: Path, config: Config, out: Path, device: str, workers: int | None, ranks: Ranks, *, anew: bool
+) -> None:
     """Nothing is written to the run folder before data and model are known to be good."""
     began = time.monotonic()
     find_method(config.method)
-    data = open_dataset(path, config, workers)
+    data = open_dataset(path, config, workers, ranks)
     proposed = time.monotonic()
     method = build_method(config, data.train.labels, len(data.classes)).to(device)
-    _begin(out, config, data, anew=anew)
-    with _logging_to(out / "train.log"):
-        _train_and_score(data, method, config, out, device, workers, began, proposed)
+    _check_ranks(method, config, ranks)
+    if ranks.first:
+        _begin(out, config, data, anew=anew)
+        ranks.note(_begun(out))
+    ranks.barrier()
+    with _logging_to(out / "train.log") if ranks.first else contextlib.nullcontext():
+        _train_and_score(data, method, config, out, device, workers, ranks, began, proposed)
 
 
 def _train_and_score(
@@ -125,23 +167,26 @@ def _train_and_score(
     out: Path,
     device: str,
     workers: int | None,
+    ranks: Ranks,
     began: float,
     proposed: float,
 ) -> None:
     network = method.network
     for line in describe(data, max(phase.images_per_bag for phase in method.plan())):
         log.info(line)
-    log.info("%s on %s with %s (weights: %s)", config.method, device, config.model.name, network.licence)
-    log.info("estimate: about %s", duration(estimate_seconds(data, method, config, device)))
+    where = device if ranks.world == 1 else f"{ranks.world} ranks, this one on {device},"
+    log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, network.licence)
+    log.info("estimate: about %s", duration(estimate_seconds(data, method, config, device) / ranks.world))
     count = worker_count(workers)
-    inputs = make_inputs(data.train, network, config, device=device, workers=count)
-    test_inputs = make_inputs(data.test, network, config, device=device, workers=count) if data.test else None
+    with_maps = partial(make_inputs, network=network, config=config, device=device, workers=count, ranks=ranks)
+    inputs = with_maps(data.train)
+    test_inputs = with_maps(data.test) if data.test else None
     mapped = time.monotonic()
 
     def on_test() -> Evaluation | None:
         if data.test is None or test_inputs is None:
             return None
-        return measure(network, test_inputs, data.test.labels, data.classes, device=device, workers=count)
+        return measure(network, test_inputs, data.test.labels, data.classes, device=device, workers=count, ranks=ranks)
 
     trainer = Trainer(
         method,
@@ -153,8 +198,9 @@ def _train_and_score(
         device=device,
         workers=loading_processes(network, count),
         evaluate=lambda: test.top1 if (test := on_test()) else None,
-        look_again=lambda views: make_inputs(data.train, network, config, device=device, workers=count, views=views),
+        look_again=lambda views: with_maps(data.train, views=views),
         groups=data.train.groups,
+        ranks=ranks,
     )
     trainer.run(resume=True)
     earlier, trained = trainer.earlier_seconds, time.monotonic()
@@ -168,7 +214,11 @@ def _train_and_score(
         batch_size=FORWARD_IMAGES,
         device=device,
         workers=loading_processes(network, count),
+        ranks=ranks,
+        folder=out,
     )
+    if not ranks.first:
+        return
     truth = against_truth(images, data.train.index, data.train.scan)
     bad = [file for file in data.unreadable if file.split == "train"]
     images = with_unreadable(

@@ -26,7 +26,8 @@ class _Speed(ProgressColumn):
 @contextlib.contextmanager
 def track(label: str, total: int) -> Iterator[Advance]:
     """Show the progress of `total` units of work."""
-    with _bar(label, total) if console.is_terminal else _lines(label, total) as advance:
+    spoken = log.level <= logging.INFO  # a log that is told to be quiet shows no bar either
+    with _bar(label, total) if console.is_terminal and spoken else _lines(label, total) as advance:
         yield advance
 
 

@@ -1,7 +1,6 @@
 """A run on disk, finished or interrupted, and what can be done with it."""
 
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -31,9 +30,10 @@ from somnet.files import parse_json
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.nn.backbones import Network
-from somnet.parallel import in_threads
+from somnet.parallel import in_threads, own_cores
 from somnet.progress import track
 from somnet.training.checkpoint import LAST, load_checkpoint, restore_method
+from somnet.training.distributed import ALONE, Ranks
 
 log = logging.getLogger("somnet")
 
@@ -207,13 +207,21 @@ def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretra
 
 @torch.no_grad()
 def measure(
-    model: Network, inputs: Inputs, labels: NDArray[np.int64], classes: Sequence[str], *, device: str, workers: int
+    model: Network,
+    inputs: Inputs,
+    labels: NDArray[np.int64],
+    classes: Sequence[str],
+    *,
+    device: str,
+    workers: int,
+    ranks: Ranks = ALONE,
 ) -> Evaluation:
-    """Accuracy of a network on labelled images."""
+    """Accuracy of a network on labelled images, of which each rank sees its share."""
     model.eval()
-    batches = BagBatches(each_image_once(labels), FORWARD_IMAGES, inputs, None, seed=None)
-    bags = load(batches, loading_processes(model, workers))
-    scores = torch.cat([model(bag.images.to(device)).cpu() for bag in bags if bag.images is not None]).numpy()
+    mine = each_image_once(labels, ranks.share(len(labels)))
+    bags = load(BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None), loading_processes(model, workers))
+    parts = (model(bag.images.to(device)).cpu() for bag in bags if bag.images is not None)
+    scores = ranks.gather(torch.cat([torch.zeros(0, len(classes)), *parts])).numpy()  # (n, C)
     top1, top5 = top_k(scores, labels, 1), top_k(scores, labels, 5)
     return Evaluation(top1, top5, len(labels), per_class(scores, labels, classes))
 
@@ -250,4 +258,4 @@ def choose_device(device: str, present: Mapping[str, int] | None = None) -> str:
 
 def worker_count(workers: int | None) -> int:
     """Data-loading processes: by default one a core, less two that the network keeps busy itself."""
-    return max(0, (os.cpu_count() or 1) - 2) if workers is None else workers
+    return max(0, own_cores() - 2) if workers is None else workers

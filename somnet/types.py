@@ -8,7 +8,7 @@ F  width of a feature          H, W  height and width of a feature map
 L  memory slots                K  slots in a neighbourhood       C  classes
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -49,6 +49,12 @@ class Sighting:
     slots: Tensor | None = None  # (B, 2) the slots nearest to each bag feature, the winner first
     cosines: Tensor | None = None  # (B, 2) of bag feature and key
     memory_side: int = 0  # of the grid that the slots lie on
+
+    def of_all(self, gather: Callable[[Tensor], Tensor]) -> "Sighting":
+        """What all processes saw that share the step's batch."""
+        seen = (self.rows, self.scores, self.slots, self.cosines)
+        rows, scores, slots, cosines = (part if part is None else gather(part) for part in seen)
+        return Sighting(rows, scores, slots, cosines, self.memory_side)
 
 
 @dataclass(frozen=True)

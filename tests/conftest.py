@@ -174,20 +174,21 @@ class Toy:
         return Trainer(self.method, self.config, self.labels, self.inputs, self.boxes, out, evaluate=evaluate)
 
 
-@pytest.fixture
-def toy(tiny: Tiny) -> Callable[..., Toy]:
-    def make(method: str = "somnet", **more: object) -> Toy:
-        config = tiny.config(method, **more)
-        labels = np.array([0] * 5 + [1] * 4 + [2])
-        rng = np.random.default_rng(0)
-        counts = rng.integers(0, 5, len(labels))
-        low = rng.uniform(0, 0.5, (len(labels), 4, 2))
-        found = np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape)], axis=2).astype(np.float32)
-        found[np.arange(4) >= counts[:, None]] = 0
-        keys, none = pa.array([bytes([row]) * 16 for row in range(len(labels))]), pa.nulls(len(labels))
-        scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, none, none)
-        made = build_method(config, labels, classes=3)
-        noise = torch.randn(len(labels), *made.network.input_shape, generator=torch.Generator().manual_seed(0))
-        return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))
+def make_toy(method: str = "somnet", **more: object) -> Toy:
+    config = Tiny().config(method, **more)
+    labels = np.array([0] * 5 + [1] * 4 + [2])
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 5, len(labels))
+    low = rng.uniform(0, 0.5, (len(labels), 4, 2))
+    found = np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape)], axis=2).astype(np.float32)
+    found[np.arange(4) >= counts[:, None]] = 0
+    keys, none = pa.array([bytes([row]) * 16 for row in range(len(labels))]), pa.nulls(len(labels))
+    scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, none, none)
+    made = build_method(config, labels, classes=3)
+    noise = torch.randn(len(labels), *made.network.input_shape, generator=torch.Generator().manual_seed(0))
+    return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))
 
-    return make
+
+@pytest.fixture
+def toy() -> Callable[..., Toy]:
+    return make_toy

@@ -5,6 +5,8 @@ what a step changes is always whole rows. Rows are fetched with sparse gradients
 1,000 classes then touches the winners' neighbourhoods only.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -147,11 +149,14 @@ class SelfOrganizingMemory(nn.Module):
         return self.nearest[1][:, 0]
 
     @torch.no_grad()
-    def project(self) -> None:
-        """Restore unit keys and the constraints of Eq. 5 and 7 on the rows that the last step changed."""
+    def project(self, of_all: Callable[[Tensor], Tensor] = lambda rows: rows) -> None:
+        """Restore unit keys and the constraints of Eq. 5 and 7 on the rows that the last step changed.
+
+        Where several processes share a batch, `of_all` brings together what each of them found.
+        """
         if self._touched is None:
             return
-        slots, classes = (torch.unique(index) for index in self._touched)
+        slots, classes = (torch.unique(of_all(index)) for index in self._touched)
         self.keys[slots] = F.normalize(self.keys[slots], dim=1)
         self.d[slots] = to_simplex(self.d[slots])
         self.r[classes] = to_simplex(self.r[classes])

@@ -1,5 +1,6 @@
 """Which images form which bag, and the bags themselves."""
 
+import contextlib
 import gc
 import signal
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from somnet.data.proposals import Scan
 from somnet.data.transforms import Augment, crop_shares, enough_for, to_square
 from somnet.errors import DataError, UnreadableImage
 from somnet.files import display_name
+from somnet.parallel import share_of
 from somnet.types import Bag
 
 IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the image itself
@@ -126,10 +128,10 @@ def _deal(
     return members[places], real
 
 
-def each_image_once(labels: NDArray[np.int64]) -> BagList:
-    """Every image as a bag of its own, in order."""
-    rows = np.arange(len(labels))
-    return BagList(rows[:, None], labels, np.ones((len(rows), 1), bool))
+def each_image_once(labels: NDArray[np.int64], some: range | None = None) -> BagList:
+    """Every image, or only some, as a bag of its own, in order."""
+    rows = np.arange(len(labels)) if some is None else np.array(some, np.int64)
+    return BagList(rows[:, None], labels[rows], np.ones((len(rows), 1), bool))
 
 
 class Inputs(Protocol):
@@ -199,23 +201,43 @@ class DrawnInputs:
 
 
 class BagBatches(Dataset[Bag]):
-    """Batches of a list of bags; with a seed, images are augmented by (seed, bag, image) alone."""
+    """Batches of a list of bags; with a seed, images are augmented by (seed, bag, image) alone.
 
-    def __init__(self, bags: BagList, batch_bags: int, inputs: Inputs, boxes: Boxes | None, seed: int | None) -> None:
+    Of several ranks, each gets its share of a batch; one that goes empty gets the batch's first bag, to be left out.
+    """
+
+    def __init__(
+        self,
+        bags: BagList,
+        batch_bags: int,
+        inputs: Inputs,
+        boxes: Boxes | None,
+        seed: int | None,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
         self.bags, self.batch_bags, self.inputs, self.boxes, self.seed = bags, batch_bags, inputs, boxes, seed
+        self.rank, self.ranks = rank, ranks
 
     def __len__(self) -> int:
         return -(-len(self.bags.label) // self.batch_bags)
 
+    def share(self, batch: int) -> range:
+        """Which bags of a batch are this rank's, by their place in it."""
+        size = min(self.batch_bags, len(self.bags.label) - batch * self.batch_bags)
+        return share_of(size, self.rank, self.ranks)
+
     def __getitem__(self, batch: int) -> Bag:
-        part = slice(batch * self.batch_bags, (batch + 1) * self.batch_bags)
+        share = self.share(batch) or range(1)
+        part = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
         index, present = self.bags.index[part], self.bags.present[part]
         label = torch.from_numpy(self.bags.label[part])
         if self.boxes is not None:  # the method has its features already and asks for no images
             boxes, mask = zip(*(self.boxes(int(row)) for row in index.flat), strict=True)
             images = None
         else:
-            fetched = (self.inputs(int(row), self._seed(batch, i)) for i, row in enumerate(index.flat))
+            places = enumerate(index.flat, start=share.start * index.shape[1])
+            fetched = (self.inputs(int(row), self._seed(batch, place)) for place, row in places)
             pixels, boxes, mask = zip(*fetched, strict=True)
             images = torch.stack(pixels)
         return Bag(
@@ -240,13 +262,24 @@ def load(batches: BagBatches, workers: int, skip: int = 0) -> Iterator[Bag]:
         return
     loader = DataLoader(batches, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=_start_worker)
     try:
-        yield from loader
+        with named_worker_death():
+            yield from loader
     except DataError as error:  # comes with the worker's traceback in its message
         raise DataError(str(error).strip().rsplit("DataError: ", 1)[-1]) from None
+
+
+@contextlib.contextmanager
+def named_worker_death() -> Iterator[None]:
+    """torch tells of a dead worker process at any moment, wherever its parent happens to be."""
+    try:
+        yield
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise DataError(f"a data worker died ({error}): run the same command again, or with --workers 0") from None
+        what = str(error).splitlines()[0].rstrip(". ")
+        raise DataError(
+            f"a data worker died ({what}): go on with --resume, and with --workers 0 if memory is short"
+        ) from None
 
 
 def _start_worker(_: int) -> None:

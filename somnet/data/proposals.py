@@ -88,9 +88,12 @@ class Scan:
         return Scan(pa.array(keys, KEY), self.sizes, *empty, self.reasons, self.hashes)
 
 
-def scan(index: Index, config: ProposalConfig, workers: int | None = None) -> Scan:
-    """Try every image and find its boxes, as far as the cache does not have them."""
-    keys, reasons = _content_keys(index, workers)
+def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, part: str = "") -> Scan:
+    """Try every image and find its boxes, as far as the cache does not have them.
+
+    Processes that each scan a part of a data set name their parts; a scan of the whole puts them together.
+    """
+    keys, reasons = _content_keys(index, workers, part)
     folder = found_folder(config)
     gathered = _Gathered(keys, reasons, config.max_boxes)
     for table in _read_parts(folder):
@@ -169,11 +172,11 @@ def _size_and_time(location: Location) -> tuple[int, int]:
     return (status.st_size if location.size is None else location.size), status.st_mtime_ns
 
 
-def _content_keys(index: Index, workers: int | None) -> tuple[pa.Array, pa.Array]:
+def _content_keys(index: Index, workers: int | None, part: str) -> tuple[pa.Array, pa.Array]:
     """Content key of each file, from the table of files seen before or by reading it; and why there is none."""
     names, reasons = (index.table[name].combine_chunks() for name in ("file_name", "problem"))
     table_file = seen_file(index.root)
-    seen = _read_table(table_file, SEEN).combine_chunks()
+    seen = _seen_before(table_file, put_together=not part).combine_chunks()
     listed = np.asarray(reasons.is_null())  # (n,) files that may be there
     now = np.full((len(index), 2), -1, np.int64)  # (n, 2) size and time
     for row, location in enumerate(index.locations()):
@@ -198,10 +201,33 @@ def _content_keys(index: Index, workers: int | None) -> tuple[pa.Array, pa.Array
         keys = pc.replace_with_mask(keys, mask, pa.array(new_keys, KEY))
         reasons = pc.replace_with_mask(reasons, mask, pa.array(new_reasons, pa.string()))
         read = pa.table([names, *map(pa.array, now.T), keys], schema=SEEN).filter(pc.and_(mask, keys.is_valid()))
-        old = seen.filter(pc.invert(pc.is_in(seen["file_name"], value_set=read["file_name"].combine_chunks())))
-        with atomic_path(table_file) as temporary:
-            pq.write_table(pa.concat_tables([old, read]), temporary)
+        with atomic_path(_part_file(table_file, part) if part else table_file) as temporary:
+            pq.write_table(read if part else _replaced(seen, read), temporary)
     return keys, reasons
+
+
+def _seen_before(table_file: Path, *, put_together: bool) -> pa.Table:
+    """The table of files seen before; parts of it are made one with it if they are to be put together."""
+    seen = _read_table(table_file, SEEN)
+    parts = sorted(table_file.parent.glob(_part_file(table_file, "*").name)) if put_together else []
+    for file in parts:
+        seen = _replaced(seen, _read_table(file, SEEN))
+    if parts:
+        with atomic_path(table_file) as temporary:
+            pq.write_table(seen, temporary)
+    for file in parts:
+        file.unlink(missing_ok=True)
+    return seen
+
+
+def _part_file(table_file: Path, part: str) -> Path:
+    return table_file.with_stem(f"{table_file.stem}-{part}")
+
+
+def _replaced(seen: pa.Table, newer: pa.Table) -> pa.Table:
+    """A table of seen files in which newer rows take the place of older ones."""
+    kept = seen.filter(pc.invert(pc.is_in(seen["file_name"], value_set=newer["file_name"].combine_chunks())))
+    return pa.concat_tables([kept, newer])
 
 
 class _Gathered:

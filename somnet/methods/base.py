@@ -20,6 +20,9 @@ BagPass = Callable[[int], Iterator[Bag]]
 class Method(nn.Module, ABC):
     """One way to train a network on noisy images. A new one is a file with a subclass and a line in registry.py."""
 
+    divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
+    summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__()
         self.config = config
@@ -27,6 +30,8 @@ class Method(nn.Module, ABC):
         self.labels = labels  # (n,) given labels of the training images
         self.classes = classes
         self.sighting: Sighting | None = None  # a step may leave here what it saw; the loop takes it
+        self.of_all: Callable[[Tensor], Tensor] = _as_they_are
+        """From rows (n, ...) of this process's share of the step's batch to those of the whole batch."""
 
     @abstractmethod
     def plan(self) -> tuple[Phase, ...]:
@@ -35,6 +40,10 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """Named losses of a batch; the loop sums them."""
+
+    def count(self, bag: Bag) -> int:
+        """Over how many the means among the losses are taken."""
+        return len(bag.label)
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Called before a phase starts or is resumed; a resume then restores all that is in the state dict."""
@@ -83,3 +92,7 @@ class Method(nn.Module, ABC):
     def predict(self, inputs: Tensor) -> Tensor:
         """Logits (I, C) of whole images. The same for every method: at test time only the CNN is used."""
         return self.network(inputs)  # type: ignore[no-any-return]
+
+
+def _as_they_are(rows: Tensor) -> Tensor:
+    return rows

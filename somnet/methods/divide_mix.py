@@ -72,6 +72,8 @@ class DivideMix(Method):
     State: two probabilities an image; the second network.
     """
 
+    divisible = False  # images are mixed with others of the batch
+
     clean: Tensor  # (n, 2) probability that a label is clean, as each network sees it
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

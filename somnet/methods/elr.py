@@ -51,5 +51,5 @@ class EarlyLearning(Plain):
     def after_step(self) -> None:
         """The targets move along, if the step's loss was a number."""
         if self.moved is not None:
-            self.targets.put(*self.moved)
+            self.targets.put(*map(self.of_all, self.moved))
             self.moved = None

@@ -55,6 +55,8 @@ class Mlnt(Method):
     gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none a sample.
     """
 
+    divisible = False  # neighbours are sought in the whole batch
+
     steps: Tensor  # of the teacher so far
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

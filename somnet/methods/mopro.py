@@ -61,6 +61,8 @@ class MoPro(Method):
     State: queue, prototypes, and the moving average of the network; none a sample.
     """
 
+    divisible = False  # only the images that are not dropped count, and views are drawn for the batch
+
     queue: Tensor  # (Q, D) unit keys of earlier images, the oldest are replaced first
     prototypes: Tensor  # (C, D)
     steps: Tensor  # so far

@@ -91,7 +91,7 @@ class Pencil(Method):
     def after_step(self) -> None:
         """The label logits move after the network has, and only if its loss was a number."""
         if self.moved is not None:
-            self.label_logits.put(*self.moved)
+            self.label_logits.put(*map(self.of_all, self.moved))
             self.moved = None
 
     def inspect(self, bag: Bag) -> Inspection:

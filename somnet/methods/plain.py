@@ -33,3 +33,7 @@ class PlainRoi(Plain):
         logits = self.network.classifier(rois[mask])  # (R, C)
         label = bag.label[:, None].expand(mask.shape)[mask]  # (R,)
         return {"cls": classification_loss(logits, label)}
+
+    def count(self, bag: Bag) -> int:
+        """The mean is over ROIs."""
+        return int(bag.mask.sum())

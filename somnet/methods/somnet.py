@@ -29,6 +29,8 @@ from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 class SomNet(Method):
     """Bags of ROIs, weighted by a self-organizing memory (Algorithm 1)."""
 
+    summed = frozenset({"som_key", "d_value", "r_value"})  # Eq. 9
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.somnet
@@ -95,7 +97,7 @@ class SomNet(Method):
 
     def after_step(self) -> None:
         """Eq. 5 and 7."""
-        self.memory.project()
+        self.memory.project(self.of_all)
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN, and the memory by plain SGD."""

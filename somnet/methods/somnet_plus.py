@@ -117,7 +117,7 @@ class SomNetPlus(SomNet):
         """Eq. 5 and 7; in the second look the targets move along."""
         super().after_step()
         if self.moved is not None:
-            self.targets.put(*self.moved)
+            self.targets.put(*map(self.of_all, self.moved))
             self.moved = None
 
     @torch.no_grad()

@@ -44,6 +44,8 @@ class Tanaka(Method):
     State: soft labels, N x 16 numbers (see SampleTable), not N x C; a counter an image; the weights of the start.
     """
 
+    divisible = False  # the prior term is the logarithm of a mean over the batch
+
     prior: Tensor  # (C,) of the given labels
     seen: Tensor  # (n,) predictions that an image's soft label is the mean of
 

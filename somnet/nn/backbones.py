@@ -29,6 +29,7 @@ class Network(nn.Module):
         body, mean, std = _create(config)
         self.licence = licence_of(config)
         self.frozen_trunk = config.freeze == "trunk"
+        self.precision = "fp32"  # of the maps while training on a GPU; all that follows is fp32
         self.trunk, self.tail = _cut(body, config)
         self.trunk.requires_grad_(False)
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
@@ -60,7 +61,10 @@ class Network(nn.Module):
 
     def maps(self, inputs: Tensor) -> Tensor:
         """Feature maps (I, F, H, W) from prepared inputs."""
-        return self.tail(inputs.float() if self.frozen_trunk else self.normalise(inputs))  # type: ignore[no-any-return]
+        lower = _LOWER.get(self.precision)
+        with torch.autocast("cuda", dtype=lower, enabled=lower is not None and inputs.is_cuda):
+            maps = self.tail(inputs.float() if self.frozen_trunk else self.normalise(inputs))
+        return maps.float()  # type: ignore[no-any-return]
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Pixels from 0 to 255 as the backbone was trained to see them."""
@@ -218,4 +222,5 @@ def _split(body: nn.Module, config: ModelConfig) -> tuple[nn.Module, nn.Module]:
     raise ConfigError(f"'{config.name}' cannot be cut into trunk and last stage: use --freeze none, or a plain CNN")
 
 
+_LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _CONTAINERS = ("stages", "blocks", "layers", "features")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from somnet.config import Config, mistakes
 from somnet.core.losses import total_loss
@@ -24,6 +24,7 @@ from somnet.files import write_text
 from somnet.methods.base import Method
 from somnet.progress import track
 from somnet.training.checkpoint import LAST, load_checkpoint, restore_method, save_checkpoint
+from somnet.training.distributed import ALONE, Ranks
 from somnet.training.optim import (
     enter_phase,
     gradient_norm,
@@ -80,14 +81,18 @@ class Trainer:
         evaluate: Callable[[], float | None] = lambda: None,
         look_again: Callable[[NDArray[np.float32]], Inputs] | None = None,
         groups: NDArray[np.int64] | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.method, self.config, self.labels, self.inputs, self.boxes = method, config, labels, inputs, boxes
         self.out, self.device, self.workers, self.evaluate = out, device, workers, evaluate
         self.look_again = look_again  # inputs that show only a part (n, 4) of each image
         self.groups = groups  # (n,) of duplicates, which never share a bag
+        self.ranks = ranks  # the processes that share each batch
         self.phase_inputs: Inputs = inputs
         self.plan = method.plan()
         self.optimizer = make_optimizer(method, config.train)
+        self.scaler = torch.amp.GradScaler(torch.device(device).type, enabled=config.train.precision == "fp16")
+        method.network.precision = config.train.precision
         self.at = Position()
         self.watch = Watch(len(labels))
         self.saved_at = time.monotonic()
@@ -100,19 +105,24 @@ class Trainer:
         with deferred_signals() as stop, track("training", sum(expected)) as advance:
             advance(self._steps_done())
             while self.at.phase < len(self.plan):
-                stop.check()
+                self._check(stop)
                 phase = self.plan[self.at.phase]
                 self._enter(phase, tensors)
                 tensors = None
                 while self.at.epoch < phase.epochs:
                     self._epoch(phase, stop, advance)
-                stop.check()
+                self._check(stop)
                 self._leave(phase)
                 advance(expected[self.at.phase] - phase.epochs * self._steps(phase))  # a phase may leave out images
                 self.at.phase, self.at.epoch = self.at.phase + 1, 0
                 self._save()
-            stop.check()
+            self._check(stop)
         return self.at
+
+    def _check(self, stop: StopFlag) -> None:
+        """Stop if a signal came to any rank: all of them stop at the same place."""
+        stop.signal_number = self.ranks.largest(stop.signal_number or 0) or None
+        stop.check()
 
     @stopping_signals()  # the place is saved, so nothing is lost however long this takes
     def _enter(self, phase: Phase, resumed: dict[str, Tensor] | None) -> None:
@@ -127,6 +137,7 @@ class Trainer:
         self.method.eval()
         with torch.no_grad():
             self.method.prepare(phase, self._bag_pass, generator)
+        self.ranks.follow_first(self.method.state_dict().values())
         if resumed is not None and self._inside():  # what prepare() started anew had moved on
             self._restore(resumed)
         views = self.method.views(phase)
@@ -142,6 +153,7 @@ class Trainer:
         self.method.eval()
         with torch.no_grad():
             self.method.leave(phase, self._bag_pass)
+        self.ranks.follow_first(self.method.state_dict().values())
 
     def _inside(self) -> bool:
         """Whether the phase has begun."""
@@ -153,46 +165,67 @@ class Trainer:
         rows = self._rows(phase)
         bags = draw_bags(self.labels, phase.images_per_bag, np.random.default_rng(self._seed()), rows, self.groups)
         boxes = None if phase.needs_images else self.boxes
-        batches = BagBatches(bags, self._batch_bags(phase), self.phase_inputs, boxes, seed=self._seed())
+        whose = (self.ranks.rank, self.ranks.world)
+        batches = BagBatches(bags, self._batch_bags(phase), self.phase_inputs, boxes, self._seed(), *whose)
         workers = self.workers if phase.needs_images else 0
         for bag in load(batches, workers, skip=self.at.step):
             progress = (self.at.epoch + self.at.step / len(batches)) / phase.epochs
-            losses = self._step(bag.to(self.device), phase, progress)
+            losses = self._step(bag.to(self.device), phase, progress, taking_part=bool(batches.share(self.at.step)))
             for name, loss in {**losses, COUNT: float(bool(losses))}.items():
                 self.at.sums[name] = self.at.sums.get(name, 0.0) + loss
             self.at.step += 1
             self.at.seconds = time.monotonic() - began
             advance(1, note=f"{phase.name} " + " ".join(f"{name} {loss:.3f}" for name, loss in losses.items()))
             due = time.monotonic() - self.saved_at > self.config.train.save_minutes * 60
+            stop.signal_number = self.ranks.largest(stop.signal_number or 0) or None
             if stop.signal_number is not None or due:
                 self._save()
                 stop.check()
         self._close_epoch(phase, len(batches))
 
-    def _step(self, bag: Bag, phase: Phase, progress: float) -> dict[str, float]:
+    def _step(self, bag: Bag, phase: Phase, progress: float, *, taking_part: bool) -> dict[str, float]:
         set_rates(self.optimizer, learning_rates(phase, progress))
-        torch.manual_seed(self._seed(self.at.step))
+        torch.manual_seed(self._seed(self.at.step) + self.ranks.rank)
         self.method.sighting = None
         statistics = running_statistics(self.method)
         before = [tensor.clone() for tensor in statistics]
         losses: Losses = self.method.step(bag, phase)
-        total = total_loss(losses)
-        values = {name: float(loss.detach()) for name, loss in losses.items()}
+        values, share = self._of_whole_batch(losses, self.method.count(bag) if taking_part else 0)
         self.optimizer.zero_grad(set_to_none=True)
-        sound = math.isfinite(float(total.detach()))
+        sound = math.isfinite(sum(values.values()))
         if sound:
-            total.backward()  # type: ignore[no-untyped-call]
-            sound = math.isfinite(gradient_norm(self.optimizer))
+            sums = self.method.summed if share else ()  # they count whole, whatever the share of the means
+            total = total_loss({name: loss / share if name in sums else loss for name, loss in losses.items()})
+            self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
+            self.ranks.average_gradients(self._parameters(), share)
+            sound = self.scaler.is_enabled() or math.isfinite(gradient_norm(self.optimizer))  # a scaler looks itself
         if not sound:
             for tensor, old in zip(statistics, before, strict=True):
                 tensor.copy_(old)
             return self._skip_step(values)
-        self.optimizer.step()
+        self.ranks.average([tensor for tensor in statistics if tensor.is_floating_point()], share)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.method.of_all = self.ranks.gather if taking_part else lambda rows: self.ranks.gather(rows[:0])
         self.method.after_step()
         if self.method.sighting is not None:
-            self.watch.add(self.method.sighting)
+            self.watch.add(self.method.sighting.of_all(self.method.of_all))
         self.at.bad_steps = 0
         return values
+
+    def _of_whole_batch(self, losses: Losses, count: int) -> tuple[dict[str, float], float]:
+        """The losses of the batch that the ranks share, and the share of this rank's `count` in its means."""
+        values = {name: float(loss.detach()) for name, loss in losses.items()}
+        if self.ranks.world == 1:
+            return values, 1.0
+        sums = self.method.summed
+        parts = [value * (1 if name in sums else count) if count else 0.0 for name, value in values.items()]
+        counted, *totals = self.ranks.total([count, *parts])
+        both = zip(values, totals, strict=True)
+        return {name: total if name in sums else total / counted for name, total in both}, count / counted
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        yield from (parameter for group in self.optimizer.param_groups for parameter in group["params"])
 
     def _skip_step(self, values: dict[str, float]) -> dict[str, float]:
         self.at.bad_steps += 1
@@ -211,7 +244,7 @@ class Trainer:
         try:
             with stopping_signals():
                 return self.evaluate()
-        except TrainingStopped:
+        except (TrainingStopped, RunError):  # a signal, or another rank that obeyed one
             self._save()
             raise
 
@@ -233,18 +266,21 @@ class Trainer:
         self._save()
 
     def _save(self) -> None:
+        self.saved_at = time.monotonic()
+        if not self.ranks.first:
+            return
         tensors = {f"method.{name}": tensor for name, tensor in self.method.state_dict().items()}
         tensors |= {f"momentum.{name}": tensor for name, tensor in momentum_tensors(self.optimizer).items()}
         tensors |= {f"watch.{name}": tensor for name, tensor in self.watch.state().items()}
-        state = {"position": asdict(self.at), "config": self.config.hash()}
+        state = {"position": asdict(self.at), "config": self.config.hash(), "scaler": self.scaler.state_dict()}
         save_checkpoint(self.out / LAST, tensors, state)
         write_text(self.out / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.at.history))
-        self.saved_at = time.monotonic()
 
     def _load(self) -> dict[str, Tensor]:
         tensors, state = load_checkpoint(self.out / LAST)
         try:
             self.at = _POSITION.validate_python(state["position"])
+            self.scaler.load_state_dict(state.get("scaler", {}))
             self._restore(tensors)
             self.earlier_seconds = self.at.seconds + sum(row["seconds"] for row in self.at.history)
             if self.at.phase > len(self.plan):

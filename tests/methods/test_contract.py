@@ -112,6 +112,39 @@ def test_a_step_trains_what_the_phase_names_and_nothing_else(toy_of_each: "Toy")
         assert all(p.grad is None for p in toy.method.network.trunk.parameters())
 
 
+def gradients_of(toy: "Toy", bag: Bag, phase: Phase, share: float) -> list[torch.Tensor]:
+    """Of a part of a batch, as it counts in the whole."""
+    torch.manual_seed(0)
+    losses = toy.method.step(bag, phase)
+    total = sum(loss / share if name in toy.method.summed else loss for name, loss in losses.items())
+    assert isinstance(total, torch.Tensor)
+    parameters = [p for p in toy.method.parameters() if p.requires_grad]
+    found = torch.autograd.grad(total, parameters, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else share * g.to_dense() for p, g in zip(parameters, found, strict=True)]
+
+
+def test_a_divisible_method_learns_the_same_from_the_parts_of_a_batch(toy_of_each: "Toy") -> None:
+    toy = toy_of_each
+    optimizer = make_optimizer(toy.method, toy.config.train)
+    equal = []
+    for phase, bag in phases(toy):
+        prepare(toy, phase, optimizer)
+        cut = len(bag.label) // 3
+        parts = [part_of(bag, slice(cut)), part_of(bag, slice(cut, None))]
+        shares = [toy.method.count(part) / toy.method.count(bag) for part in parts]
+        whole = gradients_of(toy, bag, phase, 1.0)
+        first, second = (gradients_of(toy, part, phase, share) for part, share in zip(parts, shares, strict=True))
+        equal += [torch.allclose(a + b, c, atol=1e-5) for a, b, c in zip(first, second, whole, strict=True)]
+    assert all(equal) == toy.method.divisible
+
+
+def part_of(bag: Bag, some: slice) -> Bag:
+    images = (
+        None if bag.images is None else bag.images.view(*bag.index.shape, *bag.images.shape[1:])[some].flatten(0, 1)
+    )
+    return Bag(bag.index[some], bag.label[some], bag.boxes[some], bag.mask[some], images)
+
+
 def test_padding_changes_no_loss(toy_of_each: "Toy") -> None:
     for phase, bag in phases(toy_of_each):
         prepare(toy_of_each, phase)
