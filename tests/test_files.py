@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from somnet.errors import SomnetError
-from somnet.files import atomic_folder, atomic_path, cache_folder, display_name, write_json, write_text
+from somnet.files import (
+    atomic_folder,
+    atomic_path,
+    cache_folder,
+    clear_leftovers,
+    display_name,
+    write_json,
+    write_text,
+)
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
@@ -63,6 +71,19 @@ def test_a_folder_in_the_way_is_a_somnet_error(tmp_path: Path) -> None:
     with pytest.raises(SomnetError, match="cannot write"):
         write_text(tmp_path / "target", "x")
     assert os.listdir(tmp_path) == ["target"]
+
+
+def test_what_a_kill_left_is_cleared_once_it_is_old_enough(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, age in (("deep/.a.bin.x1.part", 7200), (".b.bin.x2.part", 60), ("mine.part", 7200), (".hidden", 7200)):
+        (tmp_path / name).touch()
+        then = (tmp_path / name).stat().st_mtime - age
+        os.utime(tmp_path / name, (then, then))
+    clear_leftovers(tmp_path, hours=1)
+    assert sorted(os.listdir(tmp_path)) == [".b.bin.x2.part", ".hidden", "deep", "mine.part"]
+    assert os.listdir(tmp_path / "deep") == []
+    clear_leftovers(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "deep", "mine.part"]
 
 
 def test_a_written_file_can_be_read_by_others(tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ def read_records(run: Run) -> Records:
     records = Records(run.classes, run.scores().combine_chunks(), _read_regions(run))
     if len(records.regions.first) - 1 != int((~records.unreadable).sum()):
         raise RunError(f"regions.parquet and issues.parquet of {run.path} do not fit: train again with --overwrite")
+    if (~records.unreadable & (records.label < 0)).any():
+        raise RunError(f"issues.parquet of {run.path} has labels that are no classes: train again with --overwrite")
     return records
 
 
