@@ -1,5 +1,6 @@
 """Several ranks, in real processes that torchrun starts: the same steps as one, the same state on all, nothing lost."""
 
+import csv
 import json
 import multiprocessing
 import os
@@ -201,6 +202,21 @@ def test_a_stopped_and_a_killed_rank_change_nothing(
     assert killed.returncode == 0, printed
     assert "another rank is gone" in printed
     must_be_the_same_run(out, worked.out / "run")
+
+
+@pytest.mark.long
+def test_ranks_share_the_runs_of_a_benchmark(
+    worked: Worked, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOMNET_CACHE", str(worked.cache))
+    out, config = tmp_path / "bench", ("--config", worked.config, "--epochs", 2, "--workers", 1)
+    process = torchrun("-m", "somnet", "bench", data, "--out", out, "--methods", "plain,mopro", "--seeds", 0, *config)
+    printed = ended(process)
+    assert process.returncode == 0, printed
+    assert printed.count("run 1 of 2: plain") == 1
+    assert "run 2 of 2" not in printed  # the other rank's, which is quiet
+    with (out / "results.csv").open() as file:
+        assert [row["method"] for row in csv.DictReader(file) if not row["error"]] == ["plain", "mopro"]
 
 
 def moved_on(out: Path, place: dict[str, Any]) -> bool:
