@@ -58,7 +58,8 @@ class Picture:
 def read_picture(path: Path | str | BinaryIO, *, at_least: int | None = None) -> Picture:
     """Decode an image file or stream; raise UnreadableImage, with the reason, for anything else.
 
-    With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that.
+    With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that; so is every
+    picture of more than 16 million pixels.
     """
     try:
         if isinstance(path, Path | str):
@@ -145,6 +146,8 @@ def _decode(opened: Image.Image, at_least: int | None) -> Picture:
     image = _to_rgb(opened)
     if orientation in _TURNS:
         image = image.transpose(_TURNS[orientation])
+    if at_least is not None and width * height > LARGE_PIXELS:  # what follows would copy it several times
+        image = image.reduce(max(1, min(image.size) // at_least))
     return Picture(image, width, height)
 
 
