@@ -4,7 +4,6 @@ import os
 import stat
 import threading
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
+from somnet.allocator import give_back_memory
 from somnet.errors import UnreadableImage
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
@@ -102,8 +102,13 @@ def _read(stream: BinaryIO, at_least: int | None) -> Picture:
         with opened:
             width, height = opened.size
             _check_size(width, height)
-            with _one_large if width * height > LARGE_PIXELS else nullcontext():
+            if width * height <= LARGE_PIXELS:
                 return _decode(opened, at_least)
+            with _one_large:
+                picture = _decode(opened, at_least)
+                opened.close()  # its pixels, too
+                give_back_memory()
+            return picture
 
 
 def _check_bytes(stream: BinaryIO) -> None:
