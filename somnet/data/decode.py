@@ -3,7 +3,6 @@
 import os
 import threading
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -11,6 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
+from somnet.allocator import give_back_memory
 from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 
@@ -58,7 +58,8 @@ class Picture:
 def read_picture(source: Location | Path | str | BinaryIO, *, at_least: int | None = None) -> Picture:
     """Decode an image file, a stretch of one, or a stream; raise UnreadableImage, with the reason, for anything else.
 
-    With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that.
+    With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that; so is every
+    picture of more than 16 million pixels.
     """
     try:
         if isinstance(source, Path | str):
@@ -94,8 +95,13 @@ def _read(stream: BinaryIO, at_least: int | None) -> Picture:
         with opened:
             width, height = opened.size
             _check_size(width, height)
-            with _one_large if width * height > LARGE_PIXELS else nullcontext():
+            if width * height <= LARGE_PIXELS:
                 return _decode(opened, at_least)
+            with _one_large:
+                picture = _decode(opened, at_least)
+                opened.close()  # its pixels, too
+                give_back_memory()
+            return picture
 
 
 def _check_bytes(stream: BinaryIO) -> None:
@@ -138,6 +144,8 @@ def _decode(opened: Image.Image, at_least: int | None) -> Picture:
     image = _to_rgb(opened)
     if orientation in _TURNS:
         image = image.transpose(_TURNS[orientation])
+    if at_least is not None and width * height > LARGE_PIXELS:  # what follows would copy it several times
+        image = image.reduce(max(1, min(image.size) // at_least))
     return Picture(image, width, height)
 
 
