@@ -54,7 +54,7 @@ class Cleaned:
     """What cleaning did, or with a dry run would do."""
 
     out: Path
-    threshold: float | None  # of label_score; None: the labels looked clean, and only clear issues went
+    threshold: float | None  # of label_score; None: they do not fall into two heaps, only clear issues went
     kept: dict[str, int]  # training images by class
     removed: dict[str, dict[str, int]]  # by class and reason: unreadable, label, duplicate, decision
     relabelled: int
