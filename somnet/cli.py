@@ -285,7 +285,8 @@ def clean(
     total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
     table.add_row("total", str(sum(result.kept.values())), *map(str, total))
     console.print(table)
-    cut = "none, only clear label issues: the scores do not fall into two heaps" if result.threshold is None else f"{result.threshold:.3f}"
+    no_cut = "none, only clear label issues: the scores do not fall into two heaps"
+    cut = no_cut if result.threshold is None else f"{result.threshold:.3f}"
     more = f"; {result.relabelled} relabelled" if result.relabelled else ""
     more += f"; {result.cropped} cropped" if result.cropped else ""
     console.print(f"threshold of label_score: {cut}{more}", highlight=False, soft_wrap=True)
