@@ -5,6 +5,7 @@ import json
 import random
 import struct
 import zlib
+from functools import cache
 
 import numpy as np
 from PIL import Image
@@ -52,6 +53,7 @@ def png(width: int, height: int, chunks: list[tuple[bytes, bytes]], colour: int 
     return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
 
 
+@cache
 def bombs() -> dict[str, bytes]:
     """Small files that ask for much memory."""
     rows = zlib.compress(bytes((1 + 4 * 9_900) * 9_900), 9)  # 98 million pixels, just allowed
