@@ -265,7 +265,7 @@ def main() -> None:
     try:
         app()
     except TrainingStopped as stopped:
-        progress_console.print(str(stopped), markup=False, soft_wrap=True)
+        print(stopped, file=sys.stderr)  # the console may have been struck in the middle of a line, and keep silent
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)
