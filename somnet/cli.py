@@ -371,7 +371,7 @@ def main() -> None:
         app()
     except TrainingStopped as stopped:
         if rank == "0":  # the others were told as well
-            progress_console.print(str(stopped), markup=False, soft_wrap=True)
+            print(stopped, file=sys.stderr)  # the console may have been struck in the middle of a line, and keep silent
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)
