@@ -207,7 +207,7 @@ def _read_table(file: Path) -> list[dict[str, Any]]:
         return []
     try:
         return list(pq.read_table(file).to_pylist())
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         log.warning("the cache file %s is damaged (%s): its part is computed anew", file, error)
         return []
 
