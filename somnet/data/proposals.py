@@ -280,7 +280,7 @@ def _read_table(file: Path, schema: pa.Schema) -> pa.Table:
         return schema.empty_table()
     try:
         return pq.read_table(file).select(schema.names).cast(schema)
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         log.warning("the cache file %s is damaged (%s): its part is computed anew", file, error)
         return schema.empty_table()
 

@@ -79,7 +79,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                 yield from csv.DictReader(lines)
         else:
             raise DataError(f"{file} is no manifest: name it {', '.join(NAMES)}, or give a folder")
-    except (OSError, pa.ArrowException, json.JSONDecodeError, csv.Error, RecursionError) as error:
+    except (OSError, ValueError, pa.ArrowException, csv.Error, RecursionError) as error:
         raise DataError(f"cannot read the manifest {file}: {error}: mend or replace it") from None
 
 
