@@ -44,6 +44,9 @@ BENCH, COSTS = "bench.json", "costs.json"  # what a benchmark was begun with; wh
 TABLES = ("methods", "ablations", "parameters")
 LOOK_SECONDS = 0.2  # between two looks at a child and at signals
 LONGEST_ERROR = 2000  # letters that a child reports
+ENTRIES = {name: Entry(name, name) for name in METHODS} | {
+    figure.entry.name: figure.entry for table in VARIANTS.values() for figure in table
+}
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,7 @@ def run_bench(
     No tensor is computed in this process: a child that is forked while torch has threads could wait for them for ever.
     """
     ranks = find_ranks()
-    stands_for = benchmark.stands_for()
-    trials = _trials(benchmark, set(stands_for.values()), out)
+    trials = _trials(benchmark, out)
     with quiet_ranks(ranks), deferred_signals() as stop:
         if ranks.first:
             _check_free(benchmark, out, resume=resume or ranks.noted(f"begun: {out.absolute()}"))
@@ -160,7 +162,7 @@ def run_bench(
                 if error := in_a_child(partial(_prepare, benchmark, out, seed, device, workers), stop):
                     raise SomnetError(error)
         ranks.barrier(stop.check)
-        results = _finished(trials)
+        results, earlier = _finished(trials), _finished(_other_trials(benchmark, trials, out))
         ranks.barrier(stop.check)  # all have seen the same, and share the rest in the same way
         ahead = [trial for trial in trials if trial not in results]
         mine = ahead[ranks.rank :: ranks.world]
@@ -173,16 +175,15 @@ def run_bench(
             if ranks.first:
                 results |= {other: found for other, found in _finished(trials).items() if other not in results}
                 _report(results[trial])
-                _write_results(benchmark, stands_for, [results[trial] for trial in trials if trial in results], out)
+                _write_results(benchmark, {**earlier, **results}, out)
         if not ranks.first:
             return []
         for trial in ahead:
             if trial not in mine:
                 results[trial] = _outcome(trial, ranks.wait_for(_ended(trial, ranks), stop.check))
                 _report(results[trial])
-    found = [results[trial] for trial in trials]
-    _write_results(benchmark, stands_for, found, out)
-    return found
+    _write_results(benchmark, {**earlier, **results}, out)
+    return [results[trial] for trial in trials]
 
 
 def _finished(trials: Sequence[Trial]) -> dict[Trial, Result]:
@@ -199,15 +200,27 @@ def _ended(trial: Trial, ranks: Ranks) -> str:
     return f"ended: {trial.folder.absolute()}, attempt {ranks.attempt}"
 
 
-def _trials(benchmark: Benchmark, names: set[str], out: Path) -> list[Trial]:
+def _trials(benchmark: Benchmark, out: Path) -> list[Trial]:
     """All runs, seed by seed, so that early tables compare all methods."""
+    names = set(benchmark.stands_for().values())
     known = {entry.name: entry for entry in (*benchmark.entries, SOMNET)}
     ordered = [entry for name, entry in known.items() if name in names]
-    return [
-        Trial(entry.name, benchmark.configure(entry, seed), out / "runs" / f"{entry.name}-seed{seed}")
-        for seed in benchmark.seeds
-        for entry in ordered
-    ]
+    return [_trial(benchmark, entry, seed, out) for seed in benchmark.seeds for entry in ordered]
+
+
+def _trial(benchmark: Benchmark, entry: Entry, seed: int, out: Path) -> Trial:
+    return Trial(entry.name, benchmark.configure(entry, seed), out / "runs" / f"{entry.name}-seed{seed}")
+
+
+def _other_trials(benchmark: Benchmark, trials: Sequence[Trial], out: Path) -> list[Trial]:
+    """Runs that were begun in this folder with other methods or seeds than those asked for now."""
+    asked = {trial.folder for trial in trials}
+    found = []
+    for folder in sorted((out / "runs").glob("*-seed*")):
+        name, _, seed = folder.name.rpartition("-seed")
+        if name in ENTRIES and seed.isdecimal() and folder not in asked:
+            found.append(_trial(benchmark, ENTRIES[name], int(seed), out))
+    return found
 
 
 def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> None:
@@ -256,8 +269,13 @@ def _report(result: Result) -> None:
         log.info("%s, seed %d: top-1 %.2f %% in %s", result.method, result.seed, 100 * result.top1, took)
 
 
-def _write_results(benchmark: Benchmark, stands_for: Mapping[str, str], results: Sequence[Result], out: Path) -> None:
-    comparison = Comparison(benchmark.title(), list(dict.fromkeys(stands_for.values())), benchmark.seeds, results)
+def _write_results(benchmark: Benchmark, found: Mapping[Trial, Result], out: Path) -> None:
+    """All that is known, seed by seed: also runs of methods and seeds that were asked for another time."""
+    stands_for = benchmark.stands_for()
+    methods = list(dict.fromkeys((*stands_for.values(), *(trial.name for trial in found))))
+    seeds = sorted({*benchmark.seeds, *(trial.config.seed for trial in found)})
+    results = sorted(found.values(), key=lambda result: (result.seed, methods.index(result.method)))
+    comparison = Comparison(benchmark.title(), methods, seeds, results)
     write_text(out / "results.csv", results_csv(results))
     epochs = benchmark.config.train.epochs
     write_text(out / "table.md", comparison_table(comparison, benchmark.tables, stands_for, epochs=epochs))

@@ -241,8 +241,13 @@ def test_seeds_can_be_added(cached: Finished, tmp_path: Path) -> None:
     out = cached.copy(tmp_path / "out")
     times = {file: file.stat().st_mtime_ns for file in out.glob("runs/*/summary.json")}
     more = replace(cached.benchmark, entries=cached.benchmark.entries[:1], seeds=(1, 2))
-    run_bench(more, out, workers=1, resume=True)
-    assert [(row["method"], row["seed"]) for row in rows_of(out)] == [("plain", "1"), ("plain", "2")]
+    results = run_bench(more, out, workers=1, resume=True)
+    assert [(result.method, result.seed) for result in results] == [("plain", 1), ("plain", 2)]
+    known = [(row["method"], row["seed"]) for row in rows_of(out)]  # also what was not asked for this time
+    assert known == [("plain", "0"), ("somnet", "0"), ("plain", "1"), ("somnet", "1"), ("plain", "2")]
+    table = (out / "table.md").read_text()
+    assert "| 3 of 3 |" in table
+    assert "| 2 of 3 |" in table
     assert {file: file.stat().st_mtime_ns for file in times} == times
 
 

@@ -1,5 +1,6 @@
 """The training loop: the only one, and the only backward()."""
 
+import contextlib
 import json
 import logging
 import math
@@ -102,7 +103,7 @@ class Trainer:
         """Train from the start or from the last checkpoint to the end of the plan."""
         tensors = self._load() if resume and (self.out / LAST).exists() else None
         expected = [phase.epochs * self._steps(phase) for phase in self.plan]
-        with deferred_signals() as stop, track("training", sum(expected)) as advance:
+        with deferred_signals() as stop, self._told_by_others(stop), track("training", sum(expected)) as advance:
             advance(self._steps_done())
             while self.at.phase < len(self.plan):
                 self._check(stop)
@@ -123,6 +124,15 @@ class Trainer:
         """Stop if a signal came to any rank: all of them stop at the same place."""
         stop.signal_number = self.ranks.largest(stop.signal_number or 0) or None
         stop.check()
+
+    @contextlib.contextmanager
+    def _told_by_others(self, stop: StopFlag) -> Iterator[None]:
+        """A rank that obeys a signal a moment earlier is missed by this one: the signal is the reason to tell."""
+        try:
+            yield
+        except RunError:
+            stop.check("what is done is kept")
+            raise
 
     @stopping_signals()  # the place is saved, so nothing is lost however long this takes
     def _enter(self, phase: Phase, resumed: dict[str, Tensor] | None) -> None:

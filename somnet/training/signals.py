@@ -19,11 +19,11 @@ class StopFlag:
     def __init__(self) -> None:
         self.signal_number: int | None = None
 
-    def check(self) -> None:
+    def check(self, kept: str = "everything is saved") -> None:
         """Raise if a signal came."""
         if self.signal_number is not None:
             name = signal.Signals(self.signal_number).name
-            raise TrainingStopped(f"stopped by {name}, everything is saved: {GO_ON}", self.signal_number)
+            raise TrainingStopped(f"stopped by {name}, {kept}: {GO_ON}", self.signal_number)
 
 
 @contextlib.contextmanager

@@ -189,7 +189,7 @@ def test_a_stopped_and_a_killed_rank_change_nothing(
     stopped.send_signal(signal.SIGTERM)
     printed = ended(stopped)
     assert stopped.returncode != 0
-    assert printed.count("stopped by SIGTERM, everything is saved") == 1
+    assert printed.count("stopped by SIGTERM, ") == 1, printed  # in a step, or while an epoch is being closed
     assert not (out / "summary.json").exists()
     place = load_checkpoint(out / LAST)[1]["position"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from somnet.errors import SomnetError, TrainingStopped
+from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.somnet import SomNet
 from somnet.training.checkpoint import LAST, load_checkpoint
 from somnet.types import Bag, Losses, Phase
@@ -150,3 +150,19 @@ def test_a_signal_is_obeyed_after_the_step(toy: "MakeToy", tmp_path: Path, monke
     assert len(done) == 2
     position = load_checkpoint(tmp_path / LAST)[1]["position"]
     assert (position["phase"], position["epoch"], position["step"]) == (0, 0, 2)
+
+
+@pytest.mark.parametrize(("signalled", "told"), [(True, "stopped by SIGTERM, what is done is kept"), (False, "gone")])
+def test_a_signal_is_told_rather_than_the_rank_that_obeyed_it_first(
+    toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signalled: bool, told: str
+) -> None:
+    made = toy("plain")
+
+    def step(bag: Bag, phase: Phase) -> Losses:
+        if signalled:
+            signal.raise_signal(signal.SIGTERM)
+        raise RunError("another rank is gone")  # as a reduction says it
+
+    monkeypatch.setattr(made.method, "step", step)
+    with pytest.raises(TrainingStopped if signalled else RunError, match=told):
+        made.trainer(tmp_path).run()
