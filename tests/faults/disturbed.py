@@ -140,8 +140,12 @@ class Watcher:
         self.moment, self.fault, self.struck = moment, fault, struck
         self.counts: Counter[str] = Counter()
         self.stack: list[tuple[FrameType, str]] = []
+        self.process = os.getpid()
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if os.getpid() != self.process:  # a worker, which was forked with this profiler in it: its parent is watched
+            sys.setprofile(None)
+            return
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             name = self._stage(frame)
             if name is not None:
