@@ -329,8 +329,8 @@ class _Names:
 
 
 def _plain(text: str) -> str:
-    """Text as a file name: no separators, not hidden, not empty."""
-    text = text.replace("/", "_").replace("\0", "_")
+    """Text as a file name: no separators, not hidden, not empty. FiftyOne takes a backslash for a separator, too."""
+    text = text.replace("/", "_").replace("\\", "_").replace("\0", "_")
     return f"_{text}" if text.startswith(".") or not text else text
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ import pyarrow.parquet as pq
 from somnet.files import csv_cell, link_or_copy, write_json, write_text
 
 Box = tuple[float, float, float, float]
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
+NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not even escaped
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,19 @@ def to_label_studio(box: Box, width: int, height: int) -> Box:
 def write_fiftyone(folder: Path, images: Sequence[Labelled], classes: Sequence[str]) -> None:
     """fiftyone/ with data/ and labels.json: a FiftyOneImageDetectionDataset."""
     number = {name: i for i, name in enumerate(classes)}
-    labels = {
-        os.path.splitext(image.file_name)[0]: [
-            {
-                "label": number[image.label],
-                "bounding_box": to_fiftyone(image.box, image.width, image.height),
-                "confidence": image.score,
-                "attributes": {},
-            }
-        ]
-        for image in images
-    }
+    labels = {}
     for image in images:
-        link_or_copy(folder / image.file_name, folder / "fiftyone" / "data" / image.file_name)
+        stem, suffix = os.path.splitext(image.file_name)
+        # FiftyOne tells images from other media by their suffixes, and refuses a mixture; what shows them looks inside.
+        suffix = suffix if suffix.lower() in IMAGE_SUFFIXES else ".jpg"
+        link_or_copy(folder / image.file_name, folder / "fiftyone" / "data" / (stem + suffix))
+        detection = {
+            "label": number[image.label],
+            "bounding_box": to_fiftyone(image.box, image.width, image.height),
+            "confidence": image.score,
+            "attributes": {},
+        }
+        labels[stem] = [detection]
     write_json(folder / "fiftyone" / "labels.json", {"classes": list(classes), "labels": labels})
 
 
@@ -102,8 +106,10 @@ def write_label_studio(folder: Path, images: Sequence[Labelled], classes: Sequen
         for image in images
     ]
     write_text(folder / "label-studio" / "tasks.json", json.dumps(tasks, indent=1) + "\n")
-    choices = "".join(f"<Choice value={quoteattr(name)}/>" for name in classes)
-    labels = "".join(f"<Label value={quoteattr(name)}/>" for name in classes)
+    # Label Studio looks for name="..." in the text, whatever surrounds it: quotes are escaped always.
+    values = [quoteattr(_label_studio_name(name), {'"': "&quot;"}) for name in classes]
+    choices = "".join(f"<Choice value={value}/>" for value in values)
+    labels = "".join(f"<Label value={value}/>" for value in values)
     interface = (
         f'<View><Image name="image" value="$image"/><Choices name="class" toName="image">{choices}</Choices>'
         f'<RectangleLabels name="region" toName="image">{labels}</RectangleLabels></View>\n'
@@ -115,17 +121,19 @@ def _label_studio_result(image: Labelled) -> list[dict[str, Any]]:
     x, y, width, height = to_label_studio(image.box, image.width, image.height)
     frame = {"original_width": image.width, "original_height": image.height, "image_rotation": 0}
     place = {"x": x, "y": y, "width": width, "height": height, "rotation": 0}
+    region = {"id": "r", "from_name": "region", "to_name": "image", "type": "rectanglelabels", **frame}
+    choice = {"id": "c", "from_name": "class", "to_name": "image", "type": "choices"}
+    name = _label_studio_name(image.label)
+    # The region first: Label Studio's export to VOC takes the size of the image from the first result, or skips it.
     return [
-        {"id": "c", "from_name": "class", "to_name": "image", "type": "choices", "value": {"choices": [image.label]}},
-        {
-            "id": "r",
-            "from_name": "region",
-            "to_name": "image",
-            "type": "rectanglelabels",
-            **frame,
-            "value": {**place, "rectanglelabels": [image.label]},
-        },
+        {**region, "value": {**place, "rectanglelabels": [name]}},
+        {**choice, "value": {"choices": [name]}},
     ]
+
+
+def _label_studio_name(label: str) -> str:
+    """The name of a class in the interface, which is XML: characters that it cannot hold are shown as \\xNN."""
+    return NOT_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), label)
 
 
 ANNOTATIONS: Mapping[str, Callable[[Path, Sequence[Labelled], Sequence[str]], None]] = {

