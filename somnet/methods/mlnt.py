@@ -37,11 +37,6 @@ def disagreement(teacher: Tensor, logits: Tensor) -> Tensor:
     return (log_t.exp() * (log_t - logits.log_softmax(dim=1))).sum(dim=1).mean()
 
 
-def ramp(progress: float) -> float:
-    """exp(-5 (1 - u)^2): from nearly 0 to 1 while u goes from 0 to 1."""
-    return math.exp(-5 * (1 - min(progress, 1.0)) ** 2)
-
-
 class Mlnt(Method):
     """After a gradient step on wrong labels the network must still agree with its teacher, a mean of its past.
 
@@ -50,7 +45,7 @@ class Mlnt(Method):
 
     Deviations from the paper: first order (the inner gradient is a constant of the step); few copies instead of 10;
     one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
-    since 0.99 takes hundreds of steps to forget its start; its term ramps up over the first half of the meta phase.
+    since 0.99 takes hundreds of steps to forget its start; its term has full weight from the first meta step on.
     The budget counts an image once an epoch, as the main loss does, though a step really costs 1 + copies passes with
     gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none a sample.
     """
