@@ -29,6 +29,7 @@ from somnet.dataset import (
     describe,
     held_out_split,
     make_inputs,
+    need_training,
     open_dataset,
     uncached,
     write_duplicates,
@@ -298,6 +299,7 @@ def plan_training(
     device, cores = choose_device(device), cores or cores_here()
     if data is not None:
         index = open_source(data)
+        need_training(index, data)
         held_out = held_out_split(index)
         train = index.of_split("train")
         sizes = len(train), len(index.of_split(held_out)) if held_out else 0, len(index.classes)

@@ -129,7 +129,9 @@ def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "a", "-1", "1,", "4-0", "0-", "1.5", "1--2", "0-4-5", "0-99999999999999999999"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "-1", "1,", "4-0", "0-", "1.5", "1--2", "0-4-5", "0-99999999999999999999", "4294967296"]
+)
 def test_seeds_that_cannot_be_read_say_how_to_write_them(text: str) -> None:
     with pytest.raises(ConfigError, match="0,1,2 or 0-4"):
         parse_seeds(text)
