@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 from somnet.config import Config
 from somnet.core.losses import classification_loss
 from somnet.methods.base import BagPass, Method
+from somnet.methods.entropy import divergence
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
 from somnet.types import Bag, Losses, Phase
@@ -29,12 +30,6 @@ def synthetic_labels(label: Tensor, neighbours: Tensor) -> Tensor:
     changed = label.clone()
     changed[chosen] = label[neighbours[chosen, which]]
     return changed
-
-
-def disagreement(teacher: Tensor, logits: Tensor) -> Tensor:
-    """Mean KL(t || p) of a teacher's probabilities t and predictions, from logits of both (I, C)."""
-    log_t = teacher.log_softmax(dim=1)
-    return (log_t.exp() * (log_t - logits.log_softmax(dim=1))).sum(dim=1).mean()
 
 
 class Mlnt(Method):
@@ -92,7 +87,7 @@ class Mlnt(Method):
                 name: weight - settings.inner_lr * gradient
                 for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
             }
-            total = total + disagreement(teacher, functional_call(self.network, moved, (bag.images,)))
+            total = total + divergence(teacher, functional_call(self.network, moved, (bag.images,)))
         return total / settings.copies
 
     def after_step(self) -> None:
