@@ -39,7 +39,8 @@ from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.files import cache_folder, clear_leftovers, display_name, is_leftover, parse_json, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
-from somnet.plan import ReadPace, cores_here, describe_estimate, estimate, measure_reading, measure_steps, work_of
+from somnet.parallel import cores_here
+from somnet.plan import ReadPace, describe_estimate, estimate, measure_reading, measure_steps, work_of
 from somnet.progress import duration
 from somnet.report.site import REPORT, is_report, write_report
 from somnet.run import (
