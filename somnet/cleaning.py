@@ -129,6 +129,8 @@ def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: 
 
 
 def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
+    if not out.name:
+        raise RunError(f"{out} cannot be replaced as a whole: give --out a folder with a name of its own")
     here, there = out.resolve(), data.resolve()
     if here.is_relative_to(there):
         raise RunError(f"{out} lies inside the data {data}, which are never changed: give another --out")
