@@ -64,6 +64,7 @@ class Pencil(Method):
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """The loss of each stage."""
         assert bag.images is not None
+        self.moved = None  # what a step that was skipped has left
         logits = self.predict(bag.images)  # (I, C)
         if phase.name == "init":
             return {"cls": classification_loss(logits, bag.label)}

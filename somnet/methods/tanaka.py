@@ -73,6 +73,7 @@ class Tanaka(Method):
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """Cross entropy with the labels of the phase; in step 1 both regularisers."""
         assert bag.images is not None
+        self.visited = None  # what a step that was skipped has left
         logits, rows, settings = self.predict(bag.images), bag.index[:, 0], self.config.tanaka
         given = one_hot(bag.label, self.classes).float()  # (I, C)
         soft, seen = self.soft.get(rows), self.seen[rows]
