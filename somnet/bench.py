@@ -4,7 +4,6 @@ DIR/runs/<method>-seed<N> are runs like any other, DIR/data what was made for th
 written anew: results.csv, table.md and plot.svg. A kill at any moment costs at most the last minutes of one run.
 """
 
-import json
 import logging
 import multiprocessing
 import os
@@ -27,7 +26,7 @@ from somnet.data.sources.manifest import find_manifest
 from somnet.dataset import make_inputs, open_dataset
 from somnet.demo import draw_toy_web
 from somnet.errors import ConfigError, DataError, RunError, SomnetError, TrainingStopped
-from somnet.files import display_name, write_json, write_text
+from somnet.files import display_name, parse_json, write_json, write_text
 from somnet.methods.registry import METHODS
 from somnet.paper_tables import PLAIN, SOMNET, VARIANTS, Entry
 from somnet.parallel import die_with_parent
@@ -235,7 +234,7 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> None:
         return
     try:
         before = _known(out / BENCH)
-    except (OSError, ValueError, TypeError):  # somebody else's file
+    except RunError:  # somebody else's file
         before = {}
     if not before:
         raise RunError(f"{out} exists and is no benchmark of somnet: give another --out")
@@ -344,9 +343,11 @@ def peak_memory_mb() -> float:
 def _known(file: Path) -> dict[str, Any]:
     """What a JSON file says; nothing where there is none."""
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+        return dict(parse_json(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{file} cannot be read ({error}): delete it, and --resume") from None
 
 
 # --- processes

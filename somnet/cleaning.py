@@ -20,7 +20,7 @@ from somnet.data.index import Index
 from somnet.data.location import Location
 from somnet.data.sources import open_source, split_name
 from somnet.errors import ConfigError, RunError, SomnetError
-from somnet.files import csv_cell, display_name, flush_to_disk, link_or_copy
+from somnet.files import csv_cell, display_name, link_or_copy, replace_folder
 from somnet.label_formats import ANNOTATIONS, Box, Labelled, write_cleanlab
 from somnet.progress import track
 from somnet.run import Run
@@ -99,7 +99,7 @@ def clean(
     try:
         with stopping_signals(AGAIN):
             _write(part, run, index, scores, verdicts, crops, formats)
-            _put_in_place(part, out)
+            replace_folder(part, out)
     except OSError as error:
         raise SomnetError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
     finally:
@@ -129,6 +129,8 @@ def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: 
 
 
 def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
+    if not out.name:
+        raise RunError(f"{out} cannot be replaced as a whole: give --out a folder with a name of its own")
     here, there = out.resolve(), data.resolve()
     if here.is_relative_to(there):
         raise RunError(f"{out} lies inside the data {data}, which are never changed: give another --out")
@@ -141,16 +143,6 @@ def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
         raise RunError(f"{out} exists and is no cleaned data set: give another --out")
     if ours and not overwrite:
         raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
-
-
-def _put_in_place(part: Path, out: Path) -> None:
-    old = out.with_name(f".{out.name}.old.part")
-    shutil.rmtree(old, ignore_errors=True)
-    if out.exists():
-        os.rename(out, old)
-    os.rename(part, out)
-    flush_to_disk(out.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _to_crop(scores: pa.Table, verdicts: Verdicts) -> NDArray[np.bool_]:

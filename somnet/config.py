@@ -33,6 +33,8 @@ from somnet.settings import (
     TanakaConfig,
 )
 
+SEEDS = 2**32  # seeds are below it
+
 
 class ModelConfig(Section):
     """The CNN."""
@@ -109,7 +111,7 @@ class Config(Section):
     """Everything that determines a run, together with the data."""
 
     method: str = "somnet+"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     train: TrainConfig = TrainConfig()

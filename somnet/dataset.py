@@ -129,6 +129,12 @@ def held_out_split(index: Index) -> str | None:
     return next((name for name in ("test", "val") if name in index.splits()), None)
 
 
+def need_training(index: Index, data: Path) -> None:
+    """Refuse data without training images."""
+    if "train" not in index.splits():
+        raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
+
+
 def scan_together(index: Index, config: ProposalConfig, workers: int | None = None, ranks: Ranks = ALONE) -> Scan:
     """Each rank scans its share of the images; what it finds reaches the others through the cache."""
     if ranks.world > 1:
@@ -142,10 +148,9 @@ def scan_together(index: Index, config: ProposalConfig, workers: int | None = No
 def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: Ranks = ALONE) -> DataSet:
     """List a data set, try every file, find the boxes, and check that one can train on what is left."""
     index = open_source(data)
+    need_training(index, data)
     held_out = held_out_split(index)
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
-    if "train" not in index.splits():
-        raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
     found = scan_together(used, config.proposals, workers, ranks)
     readable, labels = found.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from somnet.config import Config
+from somnet.config import SEEDS, Config
 from somnet.data.demo import write_demo
 from somnet.errors import ConfigError, RunError, TrainingStopped
 from somnet.files import write_json
@@ -31,7 +31,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         for part in text.split(","):
             first, dash, last = part.partition("-")
             low, high = int(first), int(last if dash else first)
-            if not 0 <= high - low < MOST_SEEDS:
+            if not 0 <= high - low < MOST_SEEDS or high >= SEEDS:
                 raise ValueError
             seeds |= dict.fromkeys(range(low, high + 1))
     except ValueError:

@@ -42,29 +42,37 @@ def atomic_path(target: Path) -> Iterator[Path]:
 def atomic_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside the target; on success it is flushed to disk and takes the target's place.
 
-    A folder that stands there is set aside for the moment in between, then deleted: it is the caller's to allow that.
+    A folder that stands there is deleted: it is the caller's to allow that.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))
     except OSError as error:
         raise SomnetError(f"cannot write {target}: {error.strerror}: choose a writable place with free space") from None
-    aside = temporary.with_suffix(".old")
     try:
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
             path.chmod(0o755 if path.is_dir() else 0o644)
             flush_to_disk(path)
-        if target.exists():
-            os.rename(target, aside)
-        os.rename(temporary, target)
-        flush_to_disk(target.parent)
+        replace_folder(temporary, target)
     except OSError as error:
         raise SomnetError(f"cannot write {target}: {_reason(error)}: free some space and try again") from error
     finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """A folder takes the place beside it; what stood there is deleted then, or is back if that fails."""
+    aside = new.with_suffix(".old")
+    shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
+    try:
+        if target.exists():
+            os.rename(target, aside)
+        os.rename(new, target)
+        flush_to_disk(target.parent)
+    finally:
         if aside.exists() and not target.exists():
             os.rename(aside, target)
-        shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
 
 

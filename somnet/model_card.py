@@ -67,7 +67,7 @@ def model_card(run: Run, format: str) -> str:
 | licence of the weights | {_licence(run)} |
 | written by | somnet {VERSION} |
 
-This is the network alone. The memory that told clean from noisy regions was needed for training only.
+This is the network alone. Whatever else the method used, such as a memory, was needed for training only.
 
 ## Use
 

@@ -63,8 +63,13 @@ def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterat
 
 
 def own_cores() -> int:
-    """Cores that this process may keep busy: all of them, unless torchrun has started others beside it."""
-    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    """Cores that this process may keep busy: all that it may use, unless torchrun has started others beside it."""
+    return max(1, cores_here() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def cores_here() -> int:
+    """Cores that this process may use: within a container or taskset they can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_of(count: int, rank: int, ranks: int) -> range:

@@ -29,6 +29,7 @@ from somnet.dataset import (
     describe,
     held_out_split,
     make_inputs,
+    need_training,
     open_dataset,
     uncached,
     write_duplicates,
@@ -38,7 +39,8 @@ from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.files import cache_folder, clear_leftovers, display_name, is_leftover, parse_json, write_json, write_text
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
-from somnet.plan import ReadPace, cores_here, describe_estimate, estimate, measure_reading, measure_steps, work_of
+from somnet.parallel import cores_here
+from somnet.plan import ReadPace, describe_estimate, estimate, measure_reading, measure_steps, work_of
 from somnet.progress import duration
 from somnet.report.site import REPORT, is_report, write_report
 from somnet.run import (
@@ -298,6 +300,7 @@ def plan_training(
     device, cores = choose_device(device), cores or cores_here()
     if data is not None:
         index = open_source(data)
+        need_training(index, data)
         held_out = held_out_split(index)
         train = index.of_split("train")
         sizes = len(train), len(index.of_split(held_out)) if held_out else 0, len(index.classes)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -222,11 +221,6 @@ def describe_estimate(
         "assumed: all methods' steps cost what the network's do, all cores read equally fast, nothing is cached yet, "
         "tables of usual size" + ("" if speedup == 1 else f", and the {speedup:g} of --speedup"),
     ]
-
-
-def cores_here() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -78,7 +78,7 @@ def _csv_writer(file: IO[str], top: int) -> Writer:
 
     def write(row: Prediction) -> None:
         pairs = zip(row.labels, row.probabilities, strict=True)
-        cells = [cell for label, probability in pairs for cell in (csv_cell(label), f"{probability:.6f}")]
+        cells = [cell for label, probability in pairs for cell in (label, f"{probability:.6f}")]
         cells += [""] * (2 * top - len(cells))
         texts = (_shown(row.file_name), *cells, row.unreadable_reason or "", _shown(row.heatmap or ""))
         writer.writerow([csv_cell(text) for text in texts])

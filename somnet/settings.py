@@ -130,7 +130,7 @@ class MoproConfig(Section):
 class ConfidentConfig(Section):
     """Confident learning: prune what out-of-fold predictions contradict."""
 
-    folds: Annotated[int, Field(ge=2)] = 5
+    folds: Annotated[int, Field(ge=2, le=255)] = 5
     fold_share: Share = 0.4  # of the budget, for all folds together; the rest trains on what is left
     fold_lr: Rate = 3.0  # relative to train.lr: the folds have few steps
 

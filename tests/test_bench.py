@@ -19,7 +19,8 @@ import pytest
 
 from somnet import bench as bench_module
 from somnet import demo as demo_module
-from somnet.bench import BENCH, COSTS, Benchmark, choose_entries, data_folder, in_a_child, make_data, run_bench
+from somnet.bench import BENCH, COSTS, Benchmark, Trial, choose_entries, data_folder, in_a_child, make_data, run_bench
+from somnet.config import Config
 from somnet.data.noise import NoiseRecipe, parse_noise
 from somnet.data.sources import open_source
 from somnet.demo import parse_seeds
@@ -27,6 +28,7 @@ from somnet.errors import ConfigError, DataError, RunError, SomnetError, Trainin
 from somnet.methods.plain import Plain
 from somnet.methods.registry import METHODS
 from somnet.paper_tables import VARIANTS, Entry
+from somnet.run import SUMMARY
 from somnet.training.signals import StopFlag
 from somnet.types import Bag, Losses, Phase
 
@@ -129,7 +131,9 @@ def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "a", "-1", "1,", "4-0", "0-", "1.5", "1--2", "0-4-5", "0-99999999999999999999"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "-1", "1,", "4-0", "0-", "1.5", "1--2", "0-4-5", "0-99999999999999999999", "4294967296"]
+)
 def test_seeds_that_cannot_be_read_say_how_to_write_them(text: str) -> None:
     with pytest.raises(ConfigError, match="0,1,2 or 0-4"):
         parse_seeds(text)
@@ -397,6 +401,14 @@ def test_an_existing_folder_is_not_taken(cached: Finished, photos: "Photos") -> 
     with pytest.raises(RunError, match="--resume"):
         run_bench(cached.benchmark, cached.out)
     assert photos.fingerprint(cached.out) == before
+
+
+@pytest.mark.parametrize("name", [SUMMARY, COSTS])
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b"3"], ids=["cut", "bytes", "deep", "number"])
+def test_a_damaged_file_of_a_run_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RunError, match=f"{name} cannot be read .*: delete it, and --resume"):
+        Trial("plain", Config(), tmp_path).result()
 
 
 @pytest.mark.parametrize("resume", [False, True])

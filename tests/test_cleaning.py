@@ -251,6 +251,12 @@ def test_places_that_would_harm_are_refused(made: Made, run: Path, tmp_path: Pat
     assert (tmp_path / "thesis/thesis.txt").read_text() == "mine"
 
 
+def test_the_current_folder_cannot_be_replaced(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match="a name of its own"):
+        clean(run, ".")
+
+
 def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path) -> None:
     clean(run, tmp_path / "cleaned")
     with pytest.raises(RunError, match="--overwrite"):

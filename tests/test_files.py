@@ -13,6 +13,7 @@ from somnet.files import (
     cache_folder,
     clear_leftovers,
     display_name,
+    replace_folder,
     write_json,
     write_text,
 )
@@ -137,3 +138,25 @@ def test_a_folder_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(SomnetError, match="cannot write"), atomic_folder(tmp_path / "file" / "model"):
         raise AssertionError("began all the same")
+
+
+def test_a_folder_that_cannot_be_replaced_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new, target = tmp_path / ".target.part", tmp_path / "target"
+    for folder in (new, target):
+        folder.mkdir()
+        (folder / "who").write_text(folder.name)
+    rename = os.rename
+
+    def fail_on_the_new_one(source: Path, place: Path) -> None:
+        if source == new:
+            raise OSError("no")
+        rename(source, place)
+
+    monkeypatch.setattr(os, "rename", fail_on_the_new_one)
+    with pytest.raises(OSError, match="no"):
+        replace_folder(new, target)
+    assert (target / "who").read_text() == "target"
+    monkeypatch.undo()
+    replace_folder(new, target)
+    assert (target / "who").read_text() == ".target.part"
+    assert [file.name for file in tmp_path.iterdir()] == ["target"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from somnet.config import Config, load_config
+from somnet.errors import DataError
 from somnet.pipeline import plan_training
 from somnet.plan import ReadPace, StepPace, Work, estimate, measure_steps, work_of
 from somnet.run import build_method
@@ -145,6 +146,13 @@ def test_plan_needs_no_data_where_sizes_are_given(tmp_path: Path, tiny: Any, cli
     assert "assumed: there are no images here to time" in done.out
     nothing = cli("plan", tmp_path / "tiny.toml")
     assert (nothing.code, "give the data, or --images" in nothing.err + nothing.out) == (2, True)
+
+
+def test_data_without_training_images_are_refused(tmp_path: Path, tiny: Any) -> None:
+    (tmp_path / "test" / "a").mkdir(parents=True)
+    (tmp_path / "test" / "a" / "1.jpg").write_bytes(b"never opened")
+    with pytest.raises(DataError, match="no training images"):
+        plan_training(tiny.config("plain"), tmp_path, device="cpu")
 
 
 def test_unreadable_images_are_not_timed(tmp_path: Path, tiny: Any) -> None:

@@ -63,7 +63,7 @@ class Method(nn.Module, ABC):
         """Called once when a phase has ended, in evaluation mode and without gradient."""
 
     def after_step(self) -> None:
-        """Called after the optimiser's step: projections, moving averages."""
+        """Called after the optimiser's step: projections, moving averages. A step that is skipped has none."""
 
     def metrics(self) -> dict[str, float]:
         """Figures about the method's own state, logged after each epoch."""

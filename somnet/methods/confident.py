@@ -75,17 +75,17 @@ class Confident(Plain):
     def plan(self) -> tuple[Phase, ...]:
         """A short training for each fold, then the final one; all of them from the same start."""
         train, settings = self.config.train, self.config.confident
-        share = (settings.folds - 1) / settings.folds  # of the images, that a fold trains on
-        cost = settings.folds * share  # passes of one epoch in every fold
-        fold_epochs = max(int(cost < train.epochs), round(settings.fold_share * train.epochs / cost))
-        rest = int(train.epochs - fold_epochs * cost)
+        cost = settings.folds - 1  # passes of one epoch in every fold
+        wanted = max(1, round(settings.fold_share * train.epochs / cost))
+        fold_epochs = min(wanted, (train.epochs - 1) // cost)  # an epoch is left for the final network
+        rest = train.epochs - fold_epochs * cost
         folds = tuple(
             Phase(
                 f"fold-{number}",
                 fold_epochs,
                 {"network": train.lr * settings.fold_lr},
                 anneal=(0.0, 1.0),
-                passes=share,
+                passes=cost / settings.folds,  # the share of the images that a fold trains on
                 fresh=True,
             )
             for number in range(settings.folds)

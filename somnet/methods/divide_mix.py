@@ -67,8 +67,8 @@ class DivideMix(Method):
 
     Deviations from the paper: both networks take their steps on the same batches, which hold labelled and unlabelled
     images as they come; the augmentations are crops of the feature map, so that they exist for cached maps too; MixUp
-    mixes the inputs, pixels or cached maps. At test time the contract knows one network, so `network` ends as the mean
-    of both, weight by weight, where the paper adds their logits. An odd pass of the budget is not spent.
+    mixes the inputs, pixels or cached maps. At test time the contract knows one network, so the first is used alone,
+    where the paper adds the logits of both. An odd pass of the budget is not spent.
     State: two probabilities an image; the second network.
     """
 

@@ -108,7 +108,7 @@ class Drae(Plain):
     Deviations from the paper, which removes outliers from given features: they are those of this network after a short
     training, which is paid from the budget; the last images of a class are never dropped. A split always has two sides,
     so part of a clean class is dropped too. label_score is the classifier's: errors tell wrong labels less well.
-    State: a bit an image (1 MB for a million), and the weights of the start; features of all images for a moment.
+    State: a byte an image (1 MB for a million), and the weights of the start; features of all images for a moment.
     """
 
     kept: Tensor  # (n,) what the final network is trained on

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 from somnet.config import Config
 from somnet.core.losses import classification_loss
 from somnet.methods.base import BagPass, Method
+from somnet.methods.entropy import divergence
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
 from somnet.types import Bag, Losses, Phase
@@ -31,17 +32,6 @@ def synthetic_labels(label: Tensor, neighbours: Tensor) -> Tensor:
     return changed
 
 
-def disagreement(teacher: Tensor, logits: Tensor) -> Tensor:
-    """Mean KL(t || p) of a teacher's probabilities t and predictions, from logits of both (I, C)."""
-    log_t = teacher.log_softmax(dim=1)
-    return (log_t.exp() * (log_t - logits.log_softmax(dim=1))).sum(dim=1).mean()
-
-
-def ramp(progress: float) -> float:
-    """exp(-5 (1 - u)^2): from nearly 0 to 1 while u goes from 0 to 1."""
-    return math.exp(-5 * (1 - min(progress, 1.0)) ** 2)
-
-
 class Mlnt(Method):
     """After a gradient step on wrong labels the network must still agree with its teacher, a mean of its past.
 
@@ -50,7 +40,7 @@ class Mlnt(Method):
 
     Deviations from the paper: first order (the inner gradient is a constant of the step); few copies instead of 10;
     one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
-    since 0.99 takes hundreds of steps to forget its start; its term ramps up over the first half of the meta phase.
+    since 0.99 takes hundreds of steps to forget its start; its term has full weight from the first meta step on.
     The budget counts an image once an epoch, as the main loss does, though a step really costs 1 + copies passes with
     gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none a sample.
     """
@@ -97,7 +87,7 @@ class Mlnt(Method):
                 name: weight - settings.inner_lr * gradient
                 for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
             }
-            total = total + disagreement(teacher, functional_call(self.network, moved, (bag.images,)))
+            total = total + divergence(teacher, functional_call(self.network, moved, (bag.images,)))
         return total / settings.copies
 
     def after_step(self) -> None:

@@ -9,24 +9,13 @@ from torch.nn.functional import one_hot
 from somnet.config import Config
 from somnet.core.losses import classification_loss
 from somnet.methods.base import Method
+from somnet.methods.entropy import divergence, entropy
 from somnet.methods.sample_table import SampleTable
 from somnet.nn.backbones import Network
 from somnet.types import Bag, Inspection, Losses, Phase
 
 START = 10.0  # the paper's K: label logits start with this at the given label and with 0 elsewhere
 CHUNK = 4096  # rows that are written to the table at once
-
-
-def divergence(logits: Tensor, label_logits: Tensor) -> Tensor:
-    """Mean KL(p || d) of predictions p and label distributions d, both given as logits (I, C)."""
-    log_p, log_d = logits.log_softmax(dim=1), label_logits.log_softmax(dim=1)  # (I, C)
-    return (log_p.exp() * (log_p - log_d)).sum(dim=1).mean()
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """Mean entropy of predictions (I, C)."""
-    log_p = logits.log_softmax(dim=1)
-    return -(log_p.exp() * log_p).sum(dim=1).mean()
 
 
 def label_gradient(p: Tensor, d: Tensor, label: Tensor, alpha: float) -> Tensor:
@@ -75,6 +64,7 @@ class Pencil(Method):
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """The loss of each stage."""
         assert bag.images is not None
+        self.moved = None  # what a step that was skipped has left
         logits = self.predict(bag.images)  # (I, C)
         if phase.name == "init":
             return {"cls": classification_loss(logits, bag.label)}

@@ -64,7 +64,7 @@ class SomNetPlus(SomNet):
     def plan(self) -> tuple[Phase, ...]:
         """Algorithm 1 in short, then the second look; a budget too small for both is spent on the latter."""
         train = self.config.train
-        search = round(self.plus.search_share * train.epochs)
+        search = min(round(self.plus.search_share * train.epochs), train.epochs - 1)
         algorithm_1 = self._algorithm_1(search) if search > 1 else ()
         rest = train.epochs - search if search > 1 else train.epochs
         return (*algorithm_1, Phase(LOOK, rest, {"network": train.lr * self.plus.lr}, anneal=(0.0, 1.0), fresh=True))

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from somnet.config import Config
 from somnet.methods.base import BagPass, Method
+from somnet.methods.entropy import entropy
 from somnet.methods.fresh import FreshStart
 from somnet.methods.sample_table import SampleTable
 from somnet.nn.backbones import Network
@@ -21,12 +22,6 @@ def prior_term(logits: Tensor, prior: Tensor) -> Tensor:
     return -(prior * logits.softmax(dim=1).mean(dim=0).clamp(min=TINY).log()).sum()
 
 
-def entropy_term(logits: Tensor) -> Tensor:
-    """Le: mean entropy of the predictions, which makes each of them choose."""
-    log_p = logits.log_softmax(dim=1)  # (I, C)
-    return -(log_p.exp() * log_p).sum(dim=1).mean()
-
-
 def running_mean(mean: Tensor, seen: Tensor, new: Tensor, window: int) -> Tensor:
     """Mean (I, C) of the last `window` visits: exact for the first ones; then old visits fade, they do not fall out."""
     return mean + (new - mean) / (seen + 1).clamp(max=window)[:, None]
@@ -36,7 +31,8 @@ class Tanaka(Method):
     """Soft labels from the network's own predictions; then a fresh network is trained on them.
 
     Step 1: L = CE(s, p) + alpha Lp + beta Le, the soft labels s one-hot at first; from a start epoch on, s is the mean
-    of an image's predictions in earlier epochs. Step 2: the weights of the start again, and plain CE on the final s.
+    of an image's predictions in earlier epochs. Le is the entropy of the predictions, which makes each of them choose.
+    Step 2: the weights of the start again, and plain CE on the final s.
 
     Deviations from the paper: the mean over 10 epochs is a running one, as a history would take ten tables; an image's
     soft label moves when the image is visited instead of at the end of the epoch, which is the same for the image;
@@ -77,6 +73,7 @@ class Tanaka(Method):
     def step(self, bag: Bag, phase: Phase) -> Losses:
         """Cross entropy with the labels of the phase; in step 1 both regularisers."""
         assert bag.images is not None
+        self.visited = None  # what a step that was skipped has left
         logits, rows, settings = self.predict(bag.images), bag.index[:, 0], self.config.tanaka
         given = one_hot(bag.label, self.classes).float()  # (I, C)
         soft, seen = self.soft.get(rows), self.seen[rows]
@@ -84,7 +81,7 @@ class Tanaka(Method):
         losses = {"cls": cross_entropy(logits, target)}
         if phase.name != "fresh":
             losses["prior"] = settings.alpha * prior_term(logits, self.prior)
-            losses["entropy"] = settings.beta * entropy_term(logits)
+            losses["entropy"] = settings.beta * entropy(logits)
             self.visited = rows, running_mean(soft, seen, logits.detach().softmax(dim=1), settings.window)
         return losses
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
-from somnet.files import display_name
+from somnet.files import display_name, replace_folder
 from somnet.report.class_pages import IMAGES_A_FILE, counts_below, write_class_pages
 from somnet.report.frame import Frame, write_data
 from somnet.report.memory_map import write_memory_pages
@@ -36,22 +36,18 @@ def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES)
     out = run.path / REPORT if out is None else out
     if out.exists() and not is_report(out):
         raise RunError(f"{out} exists and is no report: give another folder, or move it away")
-    building, old = (out.with_name(f".{out.name}.{what}") for what in ("part", "old"))
+    building = out.with_name(f".{out.name}.part")
     try:
-        for left in (building, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)  # of a report that was killed
         building.mkdir(parents=True)
         write_pages(run, building, pictures)
-        if out.exists():
-            os.replace(out, old)
-        os.replace(building, out)
+        replace_folder(building, out)
     except OSError as error:
         raise RunError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of Arrow's, too
         raise RunError(f"the files of {run.path} are damaged ({error!r}): train again with --overwrite") from error
     finally:
-        for left in (building, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)
     return out / "index.html"
 
 

@@ -11,6 +11,8 @@ from cleanlab.filter import find_label_issues
 from hypothesis import given
 from hypothesis import strategies as st
 
+from somnet.config import Config
+from somnet.errors import ConfigError
 from somnet.methods.confident import Confident, count_issues, find_issues, spare_classes, thresholds
 
 if TYPE_CHECKING:
@@ -104,3 +106,16 @@ def test_a_budget_too_small_for_folds_prunes_nothing(toy: "MakeToy") -> None:
     rows = made.method.rows(plan[-1])
     assert rows is not None
     assert len(rows) == 10
+
+
+@pytest.mark.parametrize("epochs", [3, 4, 5, 10, 19])
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_the_folds_leave_an_epoch_for_the_final_network(toy: "MakeToy", epochs: int, share: float) -> None:
+    plan = toy("confident", **{"train.epochs": epochs, "confident.fold_share": share}).method.plan()
+    assert plan[-1].epochs >= 1
+    assert sum(phase.epochs * phase.passes for phase in plan) == pytest.approx(epochs)
+
+
+def test_more_folds_than_a_byte_can_number_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"confident\.folds"):
+        Config().with_settings({"confident.folds": 300})

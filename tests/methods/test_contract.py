@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,6 +188,23 @@ def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
     assert all(value.shape == seen.weights.shape for value in seen.details.values())
     assert torch.allclose(with_padding.weights[:, : seen.weights.shape[1]], seen.weights, atol=1e-6)
     assert torch.allclose(with_padding.label_score, seen.label_score, atol=1e-6)
+
+
+def test_a_skipped_step_leaves_nothing_to_the_next_phase(toy_of_each: "Toy") -> None:
+    method = toy_of_each.method
+    for (earlier, skipped), (phase, bag) in pairwise(phases(toy_of_each)):
+        prepare(toy_of_each, earlier)
+        method.step(skipped, earlier)  # its loss is no number, so that after_step() is not called
+        prepare(toy_of_each, phase)
+        before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+        found = []
+        for _ in range(2):  # with the skipped step in between, and without
+            method.load_state_dict(before)
+            torch.manual_seed(0)
+            method.step(bag, phase)
+            method.after_step()
+            found.append({name: tensor.clone() for name, tensor in method.state_dict().items()})
+        assert all(torch.allclose(tensor, found[1][name]) for name, tensor in found[0].items())
 
 
 def test_the_state_dict_holds_all_that_was_learnt(toy_of_each: "Toy") -> None:

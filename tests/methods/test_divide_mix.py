@@ -105,7 +105,6 @@ def test_pixels_are_mixed_as_numbers(toy: "MakeToy") -> None:
     method, bag = divide_mix(made), made.batches(1)[0]
     assert bag.images is not None
     seen = []
-    method.network.register_forward_pre_hook(lambda module, inputs: None)
     method.network.tail.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     pixels = torch.randint(0, 256, bag.images.shape, dtype=torch.uint8)
     losses = method.train().step(type(bag)(bag.index, bag.label, bag.boxes, bag.mask, pixels), method.plan()[-1])

@@ -1,6 +1,5 @@
 """MLNT: neighbours, synthetic labels and the meta loss by hand."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from somnet.methods.mlnt import Mlnt, disagreement, nearest, synthetic_labels
+from somnet.methods.entropy import divergence
+from somnet.methods.mlnt import Mlnt, nearest, synthetic_labels
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -43,12 +43,6 @@ def test_half_of_the_labels_become_a_neighbours() -> None:
     assert seen == {0, 1, 2}
 
 
-def test_disagreement_by_hand() -> None:
-    even, quarter = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, math.log(3)]])
-    assert float(disagreement(even, quarter)) == pytest.approx(0.5 * math.log(4 / 3))
-    assert float(disagreement(quarter, quarter)) == pytest.approx(0.0)
-
-
 def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     made = toy("mlnt", **{"mlnt.copies": 1, "mlnt.strength": 2.0, "mlnt.inner_lr": 0.5})
     method, bag = mlnt(made), made.batches(1)[0]
@@ -66,7 +60,7 @@ def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch:
     with torch.no_grad():
         for parameter, gradient in zip(parameters, inner, strict=True):
             parameter.sub_(0.5 * gradient)
-    expected = 2.0 * disagreement(teacher, method.predict(bag.images))
+    expected = 2.0 * divergence(teacher, method.predict(bag.images))
     assert float(losses["meta"].detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
     for one, other in zip(found, torch.autograd.grad(expected, parameters), strict=True):  # first order
         assert torch.allclose(one, other, atol=1e-5)

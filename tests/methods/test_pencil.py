@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from somnet.methods.pencil import START, Pencil, divergence, entropy, label_gradient
+from somnet.methods.entropy import divergence
+from somnet.methods.pencil import START, Pencil, label_gradient
 from somnet.methods.sample_table import SampleTable
 from somnet.settings import PencilConfig
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from tests.conftest import Toy
 
     MakeToy = Callable[..., Toy]
-
-EVEN = torch.tensor([[0.0, 0.0]])  # p = (1/2, 1/2)
-QUARTER = torch.tensor([[0.0, math.log(3)]])  # p = (1/4, 3/4)
 
 
 def pencil(made: "Toy") -> Pencil:
@@ -31,16 +29,6 @@ def visit(label_logits: Tensor, p: Tensor, label: int) -> Tensor:
     settings = PencilConfig()
     gradient = label_gradient(p, label_logits.softmax(dim=1), torch.tensor([label]), settings.alpha)
     return label_logits - settings.label_lr * gradient
-
-
-def test_divergence_by_hand() -> None:
-    expected = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
-    assert float(divergence(EVEN, QUARTER)) == pytest.approx(expected)
-    assert float(divergence(torch.cat([EVEN, EVEN]), torch.cat([QUARTER, EVEN]))) == pytest.approx(expected / 2)
-
-
-def test_entropy_by_hand() -> None:
-    assert float(entropy(torch.tensor([[0.0, 0.0], [100.0, 0.0]]))) == pytest.approx(math.log(2) / 2)
 
 
 def test_the_gradient_of_the_label_by_hand() -> None:

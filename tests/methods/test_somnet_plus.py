@@ -53,6 +53,13 @@ def test_the_search_takes_its_share(toy: "MakeToy", epochs: int, search: int) ->
     assert sum(phase.epochs * phase.passes for phase in plan[:-1]) == search
 
 
+@pytest.mark.parametrize("share", [0.97, 1.0])
+def test_there_is_always_a_second_look(toy: "MakeToy", share: float) -> None:
+    plan = plus(toy("somnet+", **{"train.epochs": 10, "somnet_plus.search_share": share})).plan()
+    assert plan[-1].epochs == 1  # without it no image would have a target, and all scores were the same
+    assert sum(phase.epochs * phase.passes for phase in plan) == 10
+
+
 def looked(made: "Toy") -> SomNetPlus:
     """The method as it is before its second look."""
     method = plus(made)

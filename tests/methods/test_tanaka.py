@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from somnet.methods.tanaka import Tanaka, entropy_term, prior_term, running_mean
+from somnet.methods.tanaka import Tanaka, prior_term, running_mean
 from somnet.types import Phase
 
 if TYPE_CHECKING:
@@ -43,11 +43,6 @@ def test_prior_term_is_lowest_at_the_prior() -> None:
 
 def test_prior_term_of_an_excluded_class_is_finite() -> None:
     assert math.isfinite(float(prior_term(torch.tensor([[1000.0, 0.0]]), torch.tensor([0.5, 0.5]))))
-
-
-def test_entropy_term_by_hand() -> None:
-    quarter = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
-    assert float(entropy_term(LOGITS)) == pytest.approx((math.log(2) + quarter) / 2)
 
 
 def test_running_mean_is_exact_within_the_window_and_fades_beyond() -> None:

@@ -91,9 +91,9 @@ const classPage = (() => {
     const rows = [];
     for (let label = 0; label < run.classes.length; label++) {
       const other = await somnet.load(`class-${label}`);
-      rows.push(...other.rows.slice(0, other.below[at]));
+      rows.push(other.rows.slice(0, other.below[at]));
     }
-    dropUndecided(rows, "of all classes");
+    dropUndecided(rows.flat(), "of all classes");
   }
 
   // ----------------------------------------------------------------------------------------------- sheet
