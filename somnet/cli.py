@@ -93,10 +93,12 @@ def propose(
 @app.command()
 def plan(
     config: Annotated[Path, typer.Argument(help="TOML file of a training, as configs/clothing1m.toml.")],
-    data: Annotated[Path | None, typer.Argument(help="The data, if they are here; else give --images.")] = None,
+    data: Annotated[
+        Path | None, typer.Argument(help="The data, if they are here; else give --images and --classes.")
+    ] = None,
     images: Annotated[int | None, typer.Option(min=1, help="Training images, where there are no data yet.")] = None,
     test_images: Annotated[int, typer.Option(min=0, help="Test images, likewise.")] = 0,
-    classes: Annotated[int, typer.Option(min=2, help="Classes, likewise.")] = 2,
+    classes: Annotated[int | None, typer.Option(min=2, help="Classes, likewise.")] = None,
     speedup: Annotated[
         float, typer.Option(min=0.01, help="How many times as fast as this machine the device will be that trains.")
     ] = 1.0,
@@ -111,7 +113,7 @@ def plan(
     from somnet.pipeline import plan_training
 
     settings = load_config(config, set_ or ())
-    sizes = None if images is None else (images, test_images, classes)
+    sizes = None if images is None or classes is None else (images, test_images, classes)
     for line in plan_training(settings, data, sizes, speedup=speedup, cores=cores, device=device):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

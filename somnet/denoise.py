@@ -79,6 +79,7 @@ def inspect_images(
 def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
     """The tables of all ranks, one a rank, for the first of them; nothing for the others."""
     files = [folder / f"{name}-of-rank{rank}.parquet" for rank in range(ranks.world)]
+    files[ranks.rank].unlink(missing_ok=True)  # of a run that was killed
     if tables:
         with atomic_path(files[ranks.rank]) as temporary:
             pq.write_table(pa.concat_tables(tables), temporary, compression="zstd")
@@ -86,8 +87,8 @@ def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks)
     if not ranks.first:
         return []
     found = [pq.read_table(file) for file in files if file.exists()]
-    for file in files:
-        file.unlink(missing_ok=True)
+    for file in folder.glob(f"{name}-of-rank*.parquet"):  # more, if it was killed with more ranks
+        file.unlink()
     return found
 
 

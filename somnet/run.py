@@ -147,18 +147,19 @@ class Run:
 
     def predict(
         self,
-        images: Sequence[Path | str],
+        images: Path | str | Sequence[Path | str],
         *,
         device: str = "auto",
         top: int = 5,
         batch_size: int = FORWARD_IMAGES,
         evidence: bool = False,
     ) -> Iterator[Prediction]:
-        """Classes of image files, in their order; a bad file gives a prediction with a reason.
+        """Classes of an image file or of several, in their order; a bad file gives a prediction with a reason.
 
         With `evidence`, a prediction also says how much each place of the image speaks for its first class.
         """
         keep_memory()
+        images = [images] if isinstance(images, Path | str) else images
         model = self.model.to(choose_device(device))
         decoded = in_threads(partial(_pixels, side=self.config.model.imgsz), images, ahead=2 * batch_size)
         with track("predicting", len(images)) as advance:

@@ -144,8 +144,9 @@ def test_plan_needs_no_data_where_sizes_are_given(tmp_path: Path, tiny: Any, cli
     assert done.code == 0, done.err
     assert "1000 training images 4 times, 7 test images" in done.out
     assert "assumed: there are no images here to time" in done.out
-    nothing = cli("plan", tmp_path / "tiny.toml")
-    assert (nothing.code, "give the data, or --images" in nothing.err + nothing.out) == (2, True)
+    for words in ((), ("--images", 1000)):
+        too_little = cli("plan", tmp_path / "tiny.toml", *words)
+        assert (too_little.code, "give the data, or --images" in too_little.err + too_little.out) == (2, True)
 
 
 def test_data_without_training_images_are_refused(tmp_path: Path, tiny: Any) -> None:

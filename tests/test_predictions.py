@@ -91,7 +91,7 @@ def test_evidence_adds_up_to_the_logit(web: Path, trained: Path) -> None:
     """Exact, as the classifier is linear and the pooling a mean."""
     run = Run(trained)
     [row] = run.predict(["b.png"], device="cpu", evidence=True)
-    [plain] = run.predict(["b.png"], device="cpu")
+    [plain] = run.predict("b.png", device="cpu")  # a single file needs no list
     assert row.labels == plain.labels
     assert row.probabilities == pytest.approx(plain.probabilities, abs=1e-6)
     assert plain.evidence is None
