@@ -31,6 +31,7 @@ log = logging.getLogger("somnet")
 MOST_NAMED = 5  # bad files that are named on screen; the tables name all
 MAPS_A_PART = 512
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
+SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,9 @@ def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: 
     """List a data set, try every file, find the boxes, and check that one can train on what is left."""
     index = open_source(data)
     held_out = held_out_split(index)
+    if strange := sorted(index.splits().difference(SPLITS)):
+        count = len(index.of_split(*strange))
+        log.warning("left out: %d images of a split that is none of %s: %s", count, ", ".join(SPLITS), some(strange))
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
     if "train" not in index.splits():
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
