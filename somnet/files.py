@@ -38,12 +38,19 @@ def atomic_path(target: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def refuse_working_folder(target: Path) -> None:
+    """Refuse to replace the folder that the user is in: the shell would be left in one that is gone."""
+    if Path.cwd().is_relative_to(target.resolve()):
+        raise SomnetError(f"{target} is the folder you are in, or holds it: give --out the name of a new folder")
+
+
 @contextlib.contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside the target; on success it is flushed to disk and takes the target's place.
 
     A folder that stands there is set aside for the moment in between, then deleted: it is the caller's to allow that.
     """
+    refuse_working_folder(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))

@@ -260,6 +260,29 @@ def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
 
 
+@pytest.mark.parametrize("name", ["decisions.csv", "train/ash/mine.png", "fiftyone.zip"])
+def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, tmp_path: Path, name: str) -> None:
+    clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS)
+    (tmp_path / "cleaned/.DS_Store").write_text("what a file browser leaves is nobody's work")
+    clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS, overwrite=True)
+    (tmp_path / "cleaned" / name).write_text("mine")
+    with pytest.raises(RunError, match=f"holds {name}, which is not of the cleaning"):
+        clean(run, tmp_path / "cleaned", overwrite=True)
+    assert (tmp_path / "cleaned" / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("words", [("clean",), ("export", "--format", "timm")])
+def test_the_folder_that_one_is_in_is_refused(
+    run: Path, tmp_path: Path, cli: "Cli", monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    done = cli(*words, run, "--out", ".")
+    assert done.code == 2
+    assert done.err.startswith("error: . is the folder you are in")
+    assert not list(tmp_path.glob("new/*"))
+
+
 def test_moved_data_can_be_named(made: Made, run: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(made.data, moved)
