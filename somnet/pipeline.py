@@ -5,7 +5,6 @@ import logging
 import os
 import platform
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -40,7 +39,7 @@ from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.plan import ReadPace, cores_here, describe_estimate, estimate, measure_reading, measure_steps, work_of
 from somnet.progress import duration
-from somnet.report.site import REPORT, is_report, write_report
+from somnet.report.site import REPORT, is_report, is_whole_report, remove_report, write_report
 from somnet.run import (
     CONFIG,
     DATA,
@@ -96,7 +95,7 @@ def train(
             log.info("%s is finished already", out)
         else:
             _train(data, config, out, device, workers, ranks, anew=overwrite)
-        if report and ranks.first and not is_report(out / REPORT):
+        if report and ranks.first and not is_whole_report(out / REPORT):
             _write_report(out)
         return Run(out)
 
@@ -354,7 +353,7 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
         for name in (*OURS, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
         if is_report(out / REPORT):
-            shutil.rmtree(out / REPORT)
+            remove_report(out / REPORT)
     clear_leftovers(out)
     clear_leftovers(cache_folder(), hours=1)
     fingerprint = data.fingerprint()

@@ -317,6 +317,42 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "run"]
 
 
+def test_what_is_not_of_a_report_outlives_it(tmp_path: Path) -> None:
+    """People save decisions.csv where the report lies."""
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    folder = write_report(made).parent
+    (folder / "decisions.csv").write_text("an evening's work")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "mine.txt").write_text("mine")
+    (folder / "old-page.html").write_text("of an earlier version")
+    write_report(made)
+    assert (folder / "decisions.csv").read_text() == "an evening's work"
+    assert (folder / "notes" / "mine.txt").read_text() == "mine"
+    assert not (folder / "old-page.html").exists()
+
+
+def test_a_run_that_starts_anew_keeps_what_was_beside_its_report(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(data, tiny.config("plain"), out=out, workers=0)
+    (out / "report" / "decisions.csv").write_text("an evening's work")
+    train(data, tiny.config("plain", seed=1), out=out, workers=0, overwrite=True)
+    assert (out / "report" / "decisions.csv").read_text() == "an evening's work"
+    assert re.search(r"Seed</dt>\s*<dd[^>]*>1<", (out / "report" / "index.html").read_text())
+
+
+def test_pictures_outlive_the_images(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
+    """somnet report --open is how people look at a report, also where the data are not at hand."""
+    shutil.copytree(data, tmp_path / "web")
+    made = train(tmp_path / "web", tiny.config("plain"), out=tmp_path / "run", workers=0)
+    (tmp_path / "web").rename(tmp_path / "moved")
+    before = sorted((made.path / "report").rglob("*"))
+    with pytest.raises(RunError, match=r"open .*index\.html, or bring the images back"):
+        write_report(made)
+    assert sorted((made.path / "report").rglob("*")) == before
+    assert not is_report(tmp_path / "other")
+    assert is_report(write_report(made, tmp_path / "other").parent)
+
+
 def test_tables_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
     other = made_up_run(tmp_path / "other", [("a.jpg", "x"), ("b.jpg", "y"), ("c.jpg", "y")])
