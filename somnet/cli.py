@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -294,7 +295,7 @@ def clean(
         console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
     else:
         console.print(f"{out}: removed.csv says what went and why", markup=False, soft_wrap=True)
-        console.print(f"next: somnet train {out}", markup=False, soft_wrap=True)
+        console.print(f"next: somnet train {shlex.quote(str(out))}", markup=False, soft_wrap=True)
 
 
 @app.command()

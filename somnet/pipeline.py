@@ -264,10 +264,11 @@ def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     log.info(
         "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / "issues.csv"
     )
-    log.info("next, see what was found:     somnet report %s --open", out)
-    log.info("      write a clean data set: somnet clean %s --out DIR", out)
-    log.info("      carry the model away:   somnet export %s --format onnx", out)
-    log.info("      classify other images:  somnet predict %s IMAGES", out)
+    typed = shlex.quote(str(out))
+    log.info("next, see what was found:     somnet report %s --open", typed)
+    log.info("      write a clean data set: somnet clean %s --out DIR", typed)
+    log.info("      carry the model away:   somnet export %s --format onnx", typed)
+    log.info("      classify other images:  somnet predict %s IMAGES", typed)
 
 
 def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:

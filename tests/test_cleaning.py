@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -269,6 +270,11 @@ def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, t
     with pytest.raises(RunError, match=f"holds {name}, which is not of the cleaning"):
         clean(run, tmp_path / "cleaned", overwrite=True)
     assert (tmp_path / "cleaned" / name).read_text() == "mine"
+
+
+def test_the_command_to_type_next_can_be_copied(run: Path, tmp_path: Path, cli: "Cli") -> None:
+    done = cli("clean", run, "--out", tmp_path / "it's clean")
+    assert shlex.split(done.out.splitlines()[-1])[-1] == str(tmp_path / "it's clean")
 
 
 @pytest.mark.parametrize("words", [("clean",), ("export", "--format", "timm")])
