@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,11 @@ def cache_folder() -> Path:
 def display_name(name: bytes) -> str:
     """A file name as text: bytes that are no UTF-8 are shown as \\xNN, so that tables stay readable."""
     return name.decode("utf-8", errors="backslashreplace")
+
+
+def one_line(text: str) -> str:
+    """Text for a screen or a log: control characters, which could clear the one and forge lines of both, as \\xNN."""
+    return "".join(f"\\x{ord(sign):02x}" if unicodedata.category(sign) == "Cc" else sign for sign in text)
 
 
 def csv_text(cell: str) -> str:

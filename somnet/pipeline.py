@@ -38,7 +38,7 @@ from somnet.files import cache_folder, clear_leftovers, display_name, is_leftove
 from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.plan import ReadPace, cores_here, describe_estimate, estimate, measure_reading, measure_steps, work_of
-from somnet.progress import duration
+from somnet.progress import LineFormatter, duration
 from somnet.report.site import REPORT, is_report, is_whole_report, remove_report, write_report
 from somnet.run import (
     CONFIG,
@@ -402,7 +402,7 @@ class _LogFile(logging.FileHandler):
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
     handler = _LogFile(file, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
