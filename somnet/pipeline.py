@@ -60,6 +60,7 @@ from somnet.training.signals import stopping_signals
 log = logging.getLogger("somnet")
 
 DUPLICATES = "duplicates.csv"
+FINISHED = (SUMMARY, "issues.parquet", "regions.parquet")  # a run that has lost one of them is scored again
 OURS = (SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet", DUPLICATES)
 
 
@@ -89,7 +90,7 @@ def train(
         if ranks.noted(_begun(out)):  # by this very command, before torchrun started it again
             resume, overwrite = True, False
         _check_free(out, config, resume=resume, overwrite=overwrite)
-        finished = resume and (out / SUMMARY).is_file()
+        finished = resume and all((out / name).is_file() for name in FINISHED)
         ranks.barrier()  # nobody writes before all have looked
         if finished:
             log.info("%s is finished already", out)
