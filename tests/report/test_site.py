@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -278,6 +279,16 @@ def test_a_run_whose_images_are_gone_still_has_a_report(tmp_path: Path, visit: V
     expect(page.locator("#boxes rect")).to_have_count(2)
 
 
+def test_the_choice_of_a_class_stays_on_one_line_of_a_phone(tmp_path: Path, visit: Visits) -> None:
+    made = made_up_run(tmp_path / "run", [("a.jpg", "a class with quite a long name"), ("b.jpg", "y")])
+    page = visit(write_report(made).parent, width=390).go("class.html#0")
+    names = ("#previous-class", "#class-choice", "#next-class")
+    middles = [box["y"] + box["height"] / 2 for name in names if (box := page.locator(name).bounding_box())]
+    assert len(middles) == 3
+    assert max(middles) - min(middles) < 4
+    assert holds_its_layout(page)
+
+
 def test_a_class_of_many_images_comes_in_parts(tmp_path: Path, visit: Visits) -> None:
     made = made_up_run(tmp_path / "run", [(f"{n}.jpg", "many" if n % 50 else "few") for n in range(1000)])
     folder = write_report(made).parent
@@ -386,6 +397,16 @@ def test_a_report_that_fails_does_not_lose_the_run(data: Path, tiny: "Tiny", tmp
     assert is_report(out / "report")
     text = (out / "report" / "index.html").read_text()
     assert "the method plain tells nothing about regions" in text
+
+
+def test_a_method_with_regions_is_not_said_to_have_none(tmp_path: Path) -> None:
+    """Where the whole image outweighs its regions everywhere, as after a short training."""
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    table = made.scores()
+    place = table.schema.get_field_index("background_score")
+    ones = pa.array(np.ones(table.num_rows, np.float32))
+    pq.write_table(table.set_column(place, "background_score", ones), made.path / "issues.parquet")
+    assert "tells nothing about regions" not in write_report(made).read_text()
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
