@@ -20,8 +20,8 @@ from somnet.data.index import Index
 from somnet.data.location import Location
 from somnet.data.sources import open_source, split_name
 from somnet.errors import ConfigError, RunError, SomnetError
-from somnet.files import csv_cell, display_name, link_or_copy, replace_folder
-from somnet.label_formats import ANNOTATIONS, Box, Labelled, write_cleanlab
+from somnet.files import csv_cell, display_name, link_or_copy, refuse_working_folder, replace_folder
+from somnet.label_formats import ANNOTATIONS, FILES, Box, Labelled, write_cleanlab
 from somnet.progress import track
 from somnet.run import Run
 from somnet.training.signals import AGAIN, stopping_signals
@@ -129,13 +129,12 @@ def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: 
 
 
 def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
-    if not out.name:
-        raise RunError(f"{out} cannot be replaced as a whole: give --out a folder with a name of its own")
     here, there = out.resolve(), data.resolve()
     if here.is_relative_to(there):
         raise RunError(f"{out} lies inside the data {data}, which are never changed: give another --out")
     if there.is_relative_to(here):
         raise RunError(f"the data {data} lie inside {out}, which would be replaced: give another --out")
+    refuse_working_folder(out)
     if not out.exists():
         return
     ours = (out / METADATA).is_file() and (out / REMOVED).is_file()
@@ -143,6 +142,22 @@ def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
         raise RunError(f"{out} exists and is no cleaned data set: give another --out")
     if ours and not overwrite:
         raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
+    if ours and (other := _not_ours(out)):
+        raise RunError(f"{out} holds {other}, which is not of the cleaning: move it away, or give another --out")
+
+
+def _not_ours(out: Path) -> str | None:
+    """A file in an earlier cleaned folder that cleaning did not write, if there is one; hidden files do not count."""
+    try:
+        listed = set(pq.read_table(out / METADATA, columns=["file_name"])["file_name"].to_pylist())
+    except (OSError, KeyError, pa.ArrowException):
+        return METADATA
+    splits = {name.partition("/")[0] for name in listed}
+    for entry in sorted(out.iterdir()):
+        if entry.name not in {METADATA, REMOVED, *FILES, *splits} and not entry.name.startswith("."):
+            return entry.name
+    images = (file.relative_to(out).as_posix() for split in sorted(splits) for file in (out / split).rglob("[!.]*"))
+    return next((name for name in images if name not in listed and not (out / name).is_dir()), None)
 
 
 def _to_crop(scores: pa.Table, verdicts: Verdicts) -> NDArray[np.bool_]:

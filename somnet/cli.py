@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -13,7 +14,9 @@ from rich.table import Table
 
 from somnet import __version__
 from somnet.errors import SomnetError, TrainingStopped
+from somnet.files import one_line
 from somnet.methods.registry import METHODS
+from somnet.progress import LineFormatter
 from somnet.progress import console as progress_console
 
 app = typer.Typer(
@@ -87,7 +90,7 @@ def propose(
     console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
     for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
         if reason is not None:
-            console.print(f"  {display_name(name)}: {reason}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {one_line(display_name(name))}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -168,7 +171,7 @@ def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", wo
     result = Run(run).evaluate(data, device=device, workers=workers)
     table = Table("class", "top-1 %", box=None, pad_edge=False)
     for name, accuracy in result.per_class.items():
-        table.add_row(escape(name), f"{100 * accuracy:.2f}")
+        table.add_row(escape(one_line(name)), f"{100 * accuracy:.2f}")
     console.print(table)
     console.print(f"top-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
 
@@ -283,7 +286,9 @@ def clean(
     table = Table("class", "kept", *reasons, box=None, pad_edge=False)
     for name in sorted({*result.kept, *result.removed}):
         gone = result.removed.get(name, {})
-        table.add_row(escape(name), str(result.kept.get(name, 0)), *(str(gone.get(reason, 0)) for reason in reasons))
+        table.add_row(
+            escape(one_line(name)), str(result.kept.get(name, 0)), *(str(gone.get(reason, 0)) for reason in reasons)
+        )
     total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
     table.add_row("total", str(sum(result.kept.values())), *map(str, total))
     console.print(table)
@@ -296,7 +301,7 @@ def clean(
         console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
     else:
         console.print(f"{out}: removed.csv says what went and why", markup=False, soft_wrap=True)
-        console.print(f"next: somnet train {out}", markup=False, soft_wrap=True)
+        console.print(f"next: somnet train {shlex.quote(str(out))}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -366,7 +371,9 @@ class _ConsoleHandler(logging.Handler):
 
 def main() -> None:
     """Run the command line; errors that a user can mend are one line, without a traceback."""
-    logging.getLogger("somnet").addHandler(_ConsoleHandler())
+    handler = _ConsoleHandler()
+    handler.setFormatter(LineFormatter())
+    logging.getLogger("somnet").addHandler(handler)
     logging.getLogger("somnet").setLevel(logging.INFO)
     rank = os.environ.get("RANK", "0")  # torchrun's number of this process
     try:
@@ -379,7 +386,7 @@ def main() -> None:
         _leave(130)
     except SomnetError as error:
         who = "" if rank == "0" else f"rank {rank}: "
-        progress_console.print(f"{who}error: {error}", markup=False, highlight=False, soft_wrap=True)
+        progress_console.print(one_line(f"{who}error: {error}"), markup=False, highlight=False, soft_wrap=True)
         _leave(2)
 
 

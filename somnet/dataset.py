@@ -31,6 +31,7 @@ log = logging.getLogger("somnet")
 MOST_NAMED = 5  # bad files that are named on screen; the tables name all
 MAPS_A_PART = 512
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
+SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -150,18 +151,21 @@ def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: 
     index = open_source(data)
     need_training(index, data)
     held_out = held_out_split(index)
+    if strange := sorted(index.splits().difference(SPLITS)):
+        count = len(index.of_split(*strange))
+        log.warning("left out: %d images of a split that is none of %s: %s", count, ", ".join(SPLITS), some(strange))
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
     found = scan_together(used, config.proposals, workers, ranks)
     readable, labels = found.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))
     train_rows = readable[pc.equal(split, "train").to_numpy()]
     test_rows = readable[pc.equal(split, held_out).to_numpy()] if held_out else readable[:0]
-    unreadable = _unreadable(used, found)
+    unreadable = unreadable_files(used, found)
     present = np.unique(labels[train_rows])
     if len(present) < 2:
         which = f"only the class '{used.classes[present[0]]}'" if len(present) else "no readable image at all"
         raise DataError(
-            f"{data} has {which} to train on{_first_reasons(unreadable)}: a classifier needs images of at least 2 "
+            f"{data} has {which} to train on{first_reasons(unreadable)}: a classifier needs images of at least 2 "
             "classes, each in a folder of its own"
         )
     rows = np.concatenate([train_rows, test_rows])  # training images first: of a leak, the test image is the copy
@@ -172,7 +176,8 @@ def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: 
     return DataSet(data, used.classes, train, test, unreadable)
 
 
-def _unreadable(index: Index, found: Scan) -> tuple[Unreadable, ...]:
+def unreadable_files(index: Index, found: Scan) -> tuple[Unreadable, ...]:
+    """What a scan could not read, and why."""
     rows = np.setdiff1d(np.arange(len(index)), found.readable())
     bad, reasons = index.take(rows), found.reasons.take(pa.array(rows)).to_pylist()
     columns = zip(bad.column("file_name"), bad.labels(), bad.column("split"), reasons, strict=True)
@@ -207,11 +212,12 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
             named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
             lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
     if data.unreadable:
-        lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{_first_reasons(data.unreadable)}")
+        lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{first_reasons(data.unreadable)}")
     return lines
 
 
-def _first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
+def first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
+    """The first of them in brackets, for a message; nothing where there are none."""
     if not unreadable:
         return ""
     return " (" + some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"

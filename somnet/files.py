@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,19 @@ def atomic_path(target: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def refuse_working_folder(target: Path) -> None:
+    """Refuse to replace the folder that the user is in: the shell would be left in one that is gone."""
+    if Path.cwd().is_relative_to(target.resolve()):
+        raise SomnetError(f"{target} is the folder you are in, or holds it: give --out the name of a new folder")
+
+
 @contextlib.contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside the target; on success it is flushed to disk and takes the target's place.
 
     A folder that stands there is deleted: it is the caller's to allow that.
     """
+    refuse_working_folder(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))
@@ -150,6 +158,11 @@ def cache_folder() -> Path:
 def display_name(name: bytes) -> str:
     """A file name as text: bytes that are no UTF-8 are shown as \\xNN, so that tables stay readable."""
     return name.decode("utf-8", errors="backslashreplace")
+
+
+def one_line(text: str) -> str:
+    """Text for a screen or a log: control characters, which could clear the one and forge lines of both, as \\xNN."""
+    return "".join(f"\\x{ord(sign):02x}" if unicodedata.category(sign) == "Cc" else sign for sign in text)
 
 
 def csv_text(cell: str) -> str:

@@ -18,6 +18,7 @@ from somnet.files import csv_cell, link_or_copy, write_json, write_text
 
 Box = tuple[float, float, float, float]
 
+FILES = ("fiftyone", "coco.json", "label-studio", "cleanlab")  # what the formats add to a cleaned folder
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not even escaped
 

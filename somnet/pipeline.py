@@ -5,7 +5,6 @@ import logging
 import os
 import platform
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -41,8 +40,8 @@ from somnet.methods.base import Method
 from somnet.methods.registry import find_method
 from somnet.parallel import cores_here
 from somnet.plan import ReadPace, describe_estimate, estimate, measure_reading, measure_steps, work_of
-from somnet.progress import duration
-from somnet.report.site import REPORT, is_report, write_report
+from somnet.progress import LineFormatter, duration
+from somnet.report.site import REPORT, is_report, is_whole_report, remove_report, write_report
 from somnet.run import (
     CONFIG,
     DATA,
@@ -63,6 +62,7 @@ from somnet.training.signals import stopping_signals
 log = logging.getLogger("somnet")
 
 DUPLICATES = "duplicates.csv"
+FINISHED = (SUMMARY, "issues.parquet", "regions.parquet")  # a run that has lost one of them is scored again
 OURS = (SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet", DUPLICATES)
 
 
@@ -92,13 +92,13 @@ def train(
         if ranks.noted(_begun(out)):  # by this very command, before torchrun started it again
             resume, overwrite = True, False
         _check_free(out, config, resume=resume, overwrite=overwrite)
-        finished = resume and (out / SUMMARY).is_file()
+        finished = resume and all((out / name).is_file() for name in FINISHED)
         ranks.barrier()  # nobody writes before all have looked
         if finished:
             log.info("%s is finished already", out)
         else:
             _train(data, config, out, device, workers, ranks, anew=overwrite)
-        if report and ranks.first and not is_report(out / REPORT):
+        if report and ranks.first and not is_whole_report(out / REPORT):
             _write_report(out)
         return Run(out)
 
@@ -267,10 +267,11 @@ def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     log.info(
         "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / "issues.csv"
     )
-    log.info("next, see what was found:     somnet report %s --open", out)
-    log.info("      write a clean data set: somnet clean %s --out DIR", out)
-    log.info("      carry the model away:   somnet export %s --format onnx", out)
-    log.info("      classify other images:  somnet predict %s IMAGES", out)
+    typed = shlex.quote(str(out))
+    log.info("next, see what was found:     somnet report %s --open", typed)
+    log.info("      write a clean data set: somnet clean %s --out DIR", typed)
+    log.info("      carry the model away:   somnet export %s --format onnx", typed)
+    log.info("      classify other images:  somnet predict %s IMAGES", typed)
 
 
 def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
@@ -357,7 +358,7 @@ def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
         for name in (*OURS, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
         if is_report(out / REPORT):
-            shutil.rmtree(out / REPORT)
+            remove_report(out / REPORT)
     clear_leftovers(out)
     clear_leftovers(cache_folder(), hours=1)
     fingerprint = data.fingerprint()
@@ -405,7 +406,7 @@ class _LogFile(logging.FileHandler):
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
     handler = _LogFile(file, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from somnet.files import one_line
+
 log = logging.getLogger("somnet")
 console = Console(stderr=True)
 
@@ -16,6 +18,15 @@ Advance = Callable[..., None]
 """advance(count=1, note="") moves the bar; the note is shown behind it."""
 
 LINE_SECONDS = 10.0  # without a terminal: a line at most this often
+
+
+class LineFormatter(logging.Formatter):
+    """A message is one line, whatever files are called."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """The line, with its time and level if they are asked for."""
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
 
 
 class _Speed(ProgressColumn):

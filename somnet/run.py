@@ -23,7 +23,7 @@ from somnet.data.decode import read_picture
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
 from somnet.data.transforms import to_square
-from somnet.dataset import FORWARD_IMAGES, Part, held_out_split, make_inputs, some
+from somnet.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, some, unreadable_files
 from somnet.errors import DataError, RunError, UnreadableImage
 from somnet.evaluate import per_class, top_k
 from somnet.files import parse_json
@@ -88,7 +88,7 @@ class Run:
         except ValidationError as error:
             raise RunError(f"{self.path / DATA} is damaged ({mistakes(error)}): train again with --overwrite") from None
         except (OSError, ValueError) as error:
-            raise RunError(f"{self.path / DATA} cannot be read ({error}): train again with --overwrite") from None
+            raise RunError(f"{self.path / DATA} cannot be read ({error}): train again, with another --out") from None
         self.classes: tuple[str, ...] = tuple(self.data["classes"])
 
     @cached_property
@@ -137,6 +137,8 @@ class Run:
         no_boxes = self.config.proposals.model_copy(update={"max_boxes": 0})
         scanned = scan(index, no_boxes, workers)
         rows = np.array([row for row in scanned.readable() if labels[row] >= 0], np.int64)
+        if bad := unreadable_files(index, scanned):
+            log.warning("left out: %d unreadable files%s", len(bad), first_reasons(bad))
         if len(rows) == 0:
             raise DataError(f"{data} has no readable image of a class that the model knows: {', '.join(self.classes)}")
         part = Part(index.take(rows), scanned.take(rows), np.full(len(rows), -1))

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -176,9 +176,14 @@ def read_decisions(file: Path) -> dict[str, Decision]:
     """decisions.csv as the report writes it: file_name, decision (keep, drop or relabel), label."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
-            rows: list[dict[str, Any]] = list(csv.DictReader(stream))
+            table = csv.DictReader(stream)
+            heading, rows = table.fieldnames or (), list(table)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read the decisions {file} ({error}): download them from the report again") from None
+    if missing := [column for column in ("file_name", "decision") if column not in heading]:
+        raise ConfigError(
+            f"{file} has no column {missing[0]} in its first line: let that be file_name,decision,label, with commas"
+        )
     found: dict[str, Decision] = {}
     for line, row in enumerate(rows, start=2):
         name, action, label = (csv_text(row.get(column) or "") for column in ("file_name", "decision", "label"))
@@ -187,5 +192,7 @@ def read_decisions(file: Path) -> dict[str, Decision]:
                 f"{file} line {line} is no decision: write file_name, decision ({KEEP}, {DROP} or {RELABEL}) and, to "
                 "relabel, the label"
             )
-        found[name] = Decision(action, label or None)
+        decision = Decision(action, label or None)
+        if found.setdefault(name, decision) != decision:
+            raise ConfigError(f"{file} line {line} contradicts an earlier one about {name}: keep one of them")
     return found

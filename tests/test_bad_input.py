@@ -173,6 +173,23 @@ def test_prediction_of_a_name_that_is_no_utf8(
     assert "d\\xe9/a.png" in (tmp_path / "p.csv").read_text(encoding="utf-8")
 
 
+def test_no_name_of_a_file_writes_a_line_of_its_own(
+    photos: "Photos", tiny: "Tiny", tmp_path: Path, cli: "Callable[..., Outcome]"
+) -> None:
+    """Web images are called whatever somebody chose: a terminal obeys escape sequences, and people believe a log."""
+    web = photos.fill(tmp_path / "web", names=("a\nb", "c"), train=3, test=1)
+    (web / "train" / "c" / "\x1b[2J\nerror: all is lost.jpg").write_text("no picture")
+    shown = "train/c/\\x1b[2J\\x0aerror: all is lost.jpg: not an image"
+    trained = cli("train", web, "--out", tmp_path / "run", "--method", "plain", "--workers", 0, *tiny.flags())
+    assert trained.code == 0, trained.err
+    assert shown in trained.err
+    assert shown in (tmp_path / "run" / "train.log").read_text()
+    assert shown in cli("propose", web, "--workers", 0).out
+    tables = cli("eval", tmp_path / "run", web).out + cli("clean", tmp_path / "run", "--out", "x", "--dry-run").out
+    assert tables.count("\na\\x0ab ") == 2
+    assert "\x1b" not in trained.err + tables
+
+
 def empty(_: "Photos", folder: Path) -> None:
     folder.mkdir()
 

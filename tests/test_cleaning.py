@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -251,12 +252,6 @@ def test_places_that_would_harm_are_refused(made: Made, run: Path, tmp_path: Pat
     assert (tmp_path / "thesis/thesis.txt").read_text() == "mine"
 
 
-def test_the_current_folder_cannot_be_replaced(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunError, match="a name of its own"):
-        clean(run, ".")
-
-
 def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path) -> None:
     clean(run, tmp_path / "cleaned")
     with pytest.raises(RunError, match="--overwrite"):
@@ -264,6 +259,34 @@ def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path)
     clean(run, tmp_path / "cleaned", policy="reweight", overwrite=True)
     assert WRONG not in removed(tmp_path / "cleaned")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
+
+
+@pytest.mark.parametrize("name", ["decisions.csv", "train/ash/mine.png", "fiftyone.zip"])
+def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, tmp_path: Path, name: str) -> None:
+    clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS)
+    (tmp_path / "cleaned/.DS_Store").write_text("what a file browser leaves is nobody's work")
+    clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS, overwrite=True)
+    (tmp_path / "cleaned" / name).write_text("mine")
+    with pytest.raises(RunError, match=f"holds {name}, which is not of the cleaning"):
+        clean(run, tmp_path / "cleaned", overwrite=True)
+    assert (tmp_path / "cleaned" / name).read_text() == "mine"
+
+
+def test_the_command_to_type_next_can_be_copied(run: Path, tmp_path: Path, cli: "Cli") -> None:
+    done = cli("clean", run, "--out", tmp_path / "it's clean")
+    assert shlex.split(done.out.splitlines()[-1])[-1] == str(tmp_path / "it's clean")
+
+
+@pytest.mark.parametrize("words", [("clean",), ("export", "--format", "timm")])
+def test_the_folder_that_one_is_in_is_refused(
+    run: Path, tmp_path: Path, cli: "Cli", monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    done = cli(*words, run, "--out", ".")
+    assert done.code == 2
+    assert done.err.startswith("error: . is the folder you are in")
+    assert not list(tmp_path.glob("new/*"))
 
 
 def test_moved_data_can_be_named(made: Made, run: Path, tmp_path: Path) -> None:

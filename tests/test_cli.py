@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -68,7 +69,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    base = tmp_path_factory.mktemp("a-folder-whose-long-name-would-not-fit-on-one-line-of-a-terminal-of-80-columns")
+    base = tmp_path_factory.mktemp("a folder whose long name would not fit on one line of a terminal's 80 columns")
     data = photos.fill(base / "web")
     (data / "train" / "ash" / "broken.jpg").write_text("no picture")
     before = photos.fingerprint(data)
@@ -141,9 +142,9 @@ def test_without_a_terminal_the_output_is_plain_lines(finished: Finished) -> Non
 
 
 def test_a_line_of_the_log_is_never_broken_in_two(finished: Finished) -> None:
-    """What is said to be typed next can be copied, however long the path."""
+    """What is said to be typed next can be copied, however long and odd the path."""
     for command in ("report {} --open", "clean {} --out DIR", "export {} --format onnx", "predict {} IMAGES"):
-        assert f"somnet {command.format(finished.out)}\n" in finished.process.stderr
+        assert f"somnet {command.format(shlex.quote(str(finished.out)))}\n" in finished.process.stderr
 
 
 def test_existing_run_is_not_overwritten(finished: Finished, photos: "Photos", cli: "Cli") -> None:

@@ -77,6 +77,18 @@ def test_a_manifest_without_training_images_is_refused(photos: "Photos", tiny: "
         open_dataset(tmp_path, tiny.config(), workers=1)
 
 
+def test_images_of_an_unknown_split_are_counted_and_named(
+    photos: "Photos", tiny: "Tiny", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(6):
+        photos.picture(number % 2, number).save(tmp_path / f"{number}.png")
+    splits = ("train", "Train", "train", "TRAIN", "dev", "fold 2")
+    rows = [f"{number}.png,{'ab'[number % 2]},{split}" for number, split in enumerate(splits)]
+    (tmp_path / "metadata.csv").write_text("\n".join(["file_name,label,split", *rows]))
+    assert len(open_dataset(tmp_path, tiny.config(), workers=1).train) == 4
+    assert "left out: 2 images of a split that is none of train, val, test: dev, fold 2" in caplog.text
+
+
 def test_maps_are_computed_once_and_are_those_of_the_trunk(
     data: Path, tiny: "Tiny", monkeypatch: pytest.MonkeyPatch
 ) -> None:

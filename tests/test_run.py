@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 import somnet
+from somnet.cleaning import clean
 from somnet.config import Config
 from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
 from somnet.methods.plain import Plain, PlainRoi
@@ -258,13 +260,36 @@ def test_evaluate_leaves_out_unknown_classes(
         run.evaluate(strange, workers=0)
 
 
+def test_evaluate_names_what_it_cannot_read(
+    data: Path, trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(data, tmp_path / "web")
+    (tmp_path / "web" / "test" / "ash" / "bad.jpg").write_text("no picture")
+    assert Run(trained).evaluate(tmp_path / "web", workers=0).n == 6
+    assert "left out: 1 unreadable files (test/ash/bad.jpg: not an image)" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["issues.parquet", "regions.parquet"])
+def test_a_lost_table_comes_back_as_the_message_promises(
+    data: Path, tiny: "Tiny", trained: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(trained, out)
+    before = pq.read_table(out / name)
+    (out / name).unlink()
+    with pytest.raises(RunError, match="go on with somnet train --resume"):
+        clean(out, tmp_path / "cleaned")
+    somnet.train(data, tiny.config(), out=out, workers=0, resume=True)
+    assert pq.read_table(out / name).equals(before)
+
+
 def test_a_damaged_run_is_named(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
     run = somnet.train(data, tiny.config("plain"), out=tmp_path / "run", workers=0)
     (run.path / LAST).write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"last\.safetensors"):
         _ = Run(run.path).model
     (run.path / "data.json").write_text("{")
-    with pytest.raises(RunError, match=r"data\.json"):
+    with pytest.raises(RunError, match=r"data\.json.*another --out"):  # --overwrite would not take it for a run
         Run(run.path)
 
 

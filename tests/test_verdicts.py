@@ -192,6 +192,20 @@ def test_odd_decisions_are_refused(tmp_path: Path, line: str) -> None:
         read_decisions(write(tmp_path / "d.csv", f"file_name,decision,label\n{line}\n"))
 
 
+@pytest.mark.parametrize("text", ["", "x.jpg,drop,\n", "file_name;decision;label\nx.jpg;drop;\n"])
+def test_decisions_without_their_first_line_are_refused(tmp_path: Path, text: str) -> None:
+    """Without it the first decision would be lost."""
+    with pytest.raises(ConfigError, match="has no column file_name in its first line"):
+        read_decisions(write(tmp_path / "d.csv", text))
+
+
+def test_decisions_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    text = "file_name,decision,label\nx.jpg,drop,\ny.jpg,keep,\nx.jpg,drop,\n"
+    assert len(read_decisions(write(tmp_path / "d.csv", text))) == 2
+    with pytest.raises(ConfigError, match=r"line 5 contradicts an earlier one about x\.jpg"):
+        read_decisions(write(tmp_path / "d.csv", text + "x.jpg,keep,\n"))
+
+
 def test_missing_decisions_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"d\.csv"):
         read_decisions(tmp_path / "d.csv")

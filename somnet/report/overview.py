@@ -96,7 +96,7 @@ def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[s
         lines.append(
             "Accuracy: the data has no test images. Put some, rightly labelled, under test/, or use somnet eval."
         )
-    if bool((records.background_score[~records.unreadable] == 1).all()):
+    if not knows_regions(records):
         lines.append(
             f"Background noise: the method {run.config.method} tells nothing about regions. Train with somnet+."
         )
@@ -117,6 +117,14 @@ def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[s
             "has more."
         )
     return lines
+
+
+def knows_regions(records: Records) -> bool:
+    """Whether the method has weighed regions: one that has not gives all weight to the image itself."""
+    regions = records.regions
+    proposed = np.ones(len(regions.weight), bool)
+    proposed[regions.first[:-1]] = False
+    return bool(regions.weight[proposed].any())
 
 
 def facts(run: Run) -> list[tuple[str, str]]:

@@ -25,13 +25,15 @@ PICTURES = 20_000  # at most, of all classes together
 NAMES_A_FILE = 5000
 CAREFUL = 0.25  # where the threshold starts if the scores do not tell
 _OURS = Path("data") / "run.js"  # only a report has it
+_FOLDERS = ("crops", "data", "pictures")
+_PAGES = (".css", ".html", ".js")
 
 
 def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES) -> Path:
     """Write the report of a finished run to `out`, by default RUN/report, and return its index.html.
 
     Of more images than `pictures`, every class shows its worst and best. An older report there is replaced
-    once the new one is complete.
+    once the new one is complete; what somebody else has put beside its pages stays, as decisions.csv.
     """
     out = run.path / REPORT if out is None else out
     if out.exists() and not is_report(out):
@@ -40,7 +42,14 @@ def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES)
     try:
         shutil.rmtree(building, ignore_errors=True)  # of a report that was killed
         building.mkdir(parents=True)
-        write_pages(run, building, pictures)
+        have = write_pages(run, building, pictures)
+        if pictures and not have.any() and (out / "pictures").is_dir():
+            raise RunError(
+                f"there are no images at {run.data['path']}, and {out} still has their pictures, so it stays as it is: "
+                f"open {out / 'index.html'}, or bring the images back and write it again"
+            )
+        for file in _not_ours(out):
+            _copy(file, building / file.name)
         replace_folder(building, out)
     except OSError as error:
         raise RunError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
@@ -56,8 +65,37 @@ def is_report(folder: Path) -> bool:
     return (folder / _OURS).is_file()
 
 
-def write_pages(run: Run, folder: Path, pictures: int) -> None:
-    """All pages of a report into an empty folder."""
+def is_whole_report(folder: Path) -> bool:
+    """Whether a folder is a report that can be looked at."""
+    return is_report(folder) and (folder / "index.html").is_file()
+
+
+def remove_report(folder: Path) -> None:
+    """Delete a report. What is not of it stays, in a folder that may be replaced by the next report."""
+    if not _not_ours(folder):
+        shutil.rmtree(folder)
+        return
+    for file in folder.iterdir():
+        if file.suffix in _PAGES and file.is_file():
+            file.unlink()
+
+
+def _not_ours(folder: Path) -> list[Path]:
+    """What lies beside the pages of a report and is none of them; nothing where there is no folder."""
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [file for file in found if file.name not in _FOLDERS and file.suffix not in _PAGES]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Not moved: whenever it is killed, the file is still in the one folder or in the other."""
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def write_pages(run: Run, folder: Path, pictures: int) -> NDArray[np.bool_]:
+    """All pages of a report into an empty folder; (n,) which images have a picture."""
     frame = Frame(display_name(os.fsencode(run.path.resolve().name)))
     records = read_records(run)
     frame.write_static(folder)
@@ -69,6 +107,7 @@ def write_pages(run: Run, folder: Path, pictures: int) -> None:
     write_training_page(frame, run, folder)
     frame.write_page(folder, "decisions.html", "decisions.html", page="Decisions", run_path=shlex.quote(str(run.path)))
     write_overview(frame, run, records, have, folder)
+    return have
 
 
 def describe_run(run: Run, records: Records) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -278,6 +279,16 @@ def test_a_run_whose_images_are_gone_still_has_a_report(tmp_path: Path, visit: V
     expect(page.locator("#boxes rect")).to_have_count(2)
 
 
+def test_the_choice_of_a_class_stays_on_one_line_of_a_phone(tmp_path: Path, visit: Visits) -> None:
+    made = made_up_run(tmp_path / "run", [("a.jpg", "a class with quite a long name"), ("b.jpg", "y")])
+    page = visit(write_report(made).parent, width=390).go("class.html#0")
+    names = ("#previous-class", "#class-choice", "#next-class")
+    middles = [box["y"] + box["height"] / 2 for name in names if (box := page.locator(name).bounding_box())]
+    assert len(middles) == 3
+    assert max(middles) - min(middles) < 4
+    assert holds_its_layout(page)
+
+
 def test_a_class_of_many_images_comes_in_parts(tmp_path: Path, visit: Visits) -> None:
     made = made_up_run(tmp_path / "run", [(f"{n}.jpg", "many" if n % 50 else "few") for n in range(1000)])
     folder = write_report(made).parent
@@ -317,6 +328,42 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["other", "run"]
 
 
+def test_what_is_not_of_a_report_outlives_it(tmp_path: Path) -> None:
+    """People save decisions.csv where the report lies."""
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    folder = write_report(made).parent
+    (folder / "decisions.csv").write_text("an evening's work")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "mine.txt").write_text("mine")
+    (folder / "old-page.html").write_text("of an earlier version")
+    write_report(made)
+    assert (folder / "decisions.csv").read_text() == "an evening's work"
+    assert (folder / "notes" / "mine.txt").read_text() == "mine"
+    assert not (folder / "old-page.html").exists()
+
+
+def test_a_run_that_starts_anew_keeps_what_was_beside_its_report(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(data, tiny.config("plain"), out=out, workers=0)
+    (out / "report" / "decisions.csv").write_text("an evening's work")
+    train(data, tiny.config("plain", seed=1), out=out, workers=0, overwrite=True)
+    assert (out / "report" / "decisions.csv").read_text() == "an evening's work"
+    assert re.search(r"Seed</dt>\s*<dd[^>]*>1<", (out / "report" / "index.html").read_text())
+
+
+def test_pictures_outlive_the_images(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
+    """somnet report --open is how people look at a report, also where the data are not at hand."""
+    shutil.copytree(data, tmp_path / "web")
+    made = train(tmp_path / "web", tiny.config("plain"), out=tmp_path / "run", workers=0)
+    (tmp_path / "web").rename(tmp_path / "moved")
+    before = sorted((made.path / "report").rglob("*"))
+    with pytest.raises(RunError, match=r"open .*index\.html, or bring the images back"):
+        write_report(made)
+    assert sorted((made.path / "report").rglob("*")) == before
+    assert not is_report(tmp_path / "other")
+    assert is_report(write_report(made, tmp_path / "other").parent)
+
+
 def test_tables_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
     other = made_up_run(tmp_path / "other", [("a.jpg", "x"), ("b.jpg", "y"), ("c.jpg", "y")])
@@ -350,6 +397,16 @@ def test_a_report_that_fails_does_not_lose_the_run(data: Path, tiny: "Tiny", tmp
     assert is_report(out / "report")
     text = (out / "report" / "index.html").read_text()
     assert "the method plain tells nothing about regions" in text
+
+
+def test_a_method_with_regions_is_not_said_to_have_none(tmp_path: Path) -> None:
+    """Where the whole image outweighs its regions everywhere, as after a short training."""
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    table = made.scores()
+    place = table.schema.get_field_index("background_score")
+    ones = pa.array(np.ones(table.num_rows, np.float32))
+    pq.write_table(table.set_column(place, "background_score", ones), made.path / "issues.parquet")
+    assert "tells nothing about regions" not in write_report(made).read_text()
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def find_manifest(folder: Path) -> Path | None:
 def read_manifest(file: Path) -> Index:
     """List the rows of a manifest; file names are relative to its folder and may not lead out of it."""
     rows = list(_rows(file))
+    if not rows:
+        raise DataError(f"{file} lists no images: fill it in, or delete it where the folders are the classes")
     for column in ("file_name", "label"):
         if rows and column not in rows[0]:
             present = ", ".join(str(name) for name in rows[0] if name is not None)
@@ -99,7 +101,9 @@ def _bytes(text: str) -> bytes:
 
 
 def _split(name: str | None) -> str:
-    return {None: "train", "validation": "val", "valid": "val"}.get(name, name or "train")
+    """Upper and lower case are one, as they are for folders."""
+    spelled = (name or "train").lower()
+    return {"validation": "val", "valid": "val"}.get(spelled, spelled)
 
 
 def _box(value: Any, file: Path, line: int) -> list[float] | None:
