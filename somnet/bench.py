@@ -34,7 +34,7 @@ from somnet.pipeline import train
 from somnet.progress import duration
 from somnet.report.comparison import Comparison, Result, chart, comparison_table, results_csv
 from somnet.run import DATA, SUMMARY, build_method, choose_device, worker_count
-from somnet.training.distributed import Ranks, device_of_rank, find_ranks, leave_ranks, quiet_ranks
+from somnet.training.distributed import Ranks, begun, device_of_rank, find_ranks, leave_ranks, quiet_ranks
 from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
 
 log = logging.getLogger("somnet")
@@ -126,7 +126,7 @@ def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple
     entries: list[Entry] = []
     if methods is not None or "methods" in shown:
         chosen = _names(methods, METHODS, "method") if methods not in (None, "all") else tuple(METHODS)
-        entries = [Entry(name, name) for name in chosen]
+        entries = [ENTRIES[name] for name in chosen]
     for table in shown:
         entries += [figure.entry for figure in VARIANTS.get(table, ())]
     return tuple({entry.name: entry for entry in entries}.values()), shown
@@ -152,9 +152,9 @@ def run_bench(
     trials = _trials(benchmark, out)
     with quiet_ranks(ranks), deferred_signals() as stop:
         if ranks.first:
-            _check_free(benchmark, out, resume=resume or ranks.noted(f"begun: {out.absolute()}"))
+            _check_free(benchmark, out, resume=resume or ranks.noted(begun(out)))
             write_json(out / BENCH, benchmark.begun_with())
-            ranks.note(f"begun: {out.absolute()}")
+            ranks.note(begun(out))
             done = _finished(trials)
             for seed in dict.fromkeys(trial.config.seed for trial in trials if trial not in done):
                 log.info("data of seed %d", seed)

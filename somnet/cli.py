@@ -14,7 +14,7 @@ from rich.table import Table
 
 from somnet import __version__
 from somnet.errors import SomnetError, TrainingStopped
-from somnet.files import one_line
+from somnet.files import screen_text
 from somnet.methods.registry import METHODS
 from somnet.progress import LineFormatter
 from somnet.progress import console as progress_console
@@ -90,7 +90,9 @@ def propose(
     console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
     for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
         if reason is not None:
-            console.print(f"  {one_line(display_name(name))}: {reason}", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                f"  {screen_text(display_name(name))}: {reason}", markup=False, highlight=False, soft_wrap=True
+            )
 
 
 @app.command()
@@ -171,7 +173,7 @@ def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", wo
     result = Run(run).evaluate(data, device=device, workers=workers)
     table = Table("class", "top-1 %", box=None, pad_edge=False)
     for name, accuracy in result.per_class.items():
-        table.add_row(escape(one_line(name)), f"{100 * accuracy:.2f}")
+        table.add_row(escape(screen_text(name)), f"{100 * accuracy:.2f}")
     console.print(table)
     console.print(f"top-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
 
@@ -287,7 +289,7 @@ def clean(
     for name in sorted({*result.kept, *result.removed}):
         gone = result.removed.get(name, {})
         table.add_row(
-            escape(one_line(name)), str(result.kept.get(name, 0)), *(str(gone.get(reason, 0)) for reason in reasons)
+            escape(screen_text(name)), str(result.kept.get(name, 0)), *(str(gone.get(reason, 0)) for reason in reasons)
         )
     total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
     table.add_row("total", str(sum(result.kept.values())), *map(str, total))
@@ -386,7 +388,7 @@ def main() -> None:
         _leave(130)
     except SomnetError as error:
         who = "" if rank == "0" else f"rank {rank}: "
-        progress_console.print(one_line(f"{who}error: {error}"), markup=False, highlight=False, soft_wrap=True)
+        progress_console.print(screen_text(f"{who}error: {error}"), markup=False, highlight=False, soft_wrap=True)
         _leave(2)
 
 

@@ -160,7 +160,7 @@ def display_name(name: bytes) -> str:
     return name.decode("utf-8", errors="backslashreplace")
 
 
-def one_line(text: str) -> str:
+def screen_text(text: str) -> str:
     """Text for a screen or a log: control characters, which could clear the one and forge lines of both, as \\xNN."""
     return "".join(f"\\x{ord(sign):02x}" if unicodedata.category(sign) == "Cc" else sign for sign in text)
 

@@ -55,7 +55,7 @@ from somnet.run import (
     worker_count,
 )
 from somnet.training.checkpoint import LAST
-from somnet.training.distributed import Ranks, device_of_rank, joined_ranks
+from somnet.training.distributed import Ranks, begun, device_of_rank, joined_ranks
 from somnet.training.loop import Trainer
 from somnet.training.signals import stopping_signals
 
@@ -89,7 +89,7 @@ def train(
         _, folder = split_name(data)
         if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
             raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
-        if ranks.noted(_begun(out)):  # by this very command, before torchrun started it again
+        if ranks.noted(begun(out)):  # by this very command, before torchrun started it again
             resume, overwrite = True, False
         _check_free(out, config, resume=resume, overwrite=overwrite)
         finished = resume and all((out / name).is_file() for name in FINISHED)
@@ -101,11 +101,6 @@ def train(
         if report and ranks.first and not is_whole_report(out / REPORT):
             _write_report(out)
         return Run(out)
-
-
-def _begun(out: Path) -> str:
-    """The note that a run was begun."""
-    return f"begun: {out.absolute()}"
 
 
 def _check_precision(config: Config, device: str) -> None:
@@ -156,7 +151,7 @@ def _train(
     _check_ranks(method, config, ranks)
     if ranks.first:
         _begin(out, config, data, anew=anew)
-        ranks.note(_begun(out))
+        ranks.note(begun(out))
     ranks.barrier()
     with _logging_to(out / "train.log") if ranks.first else contextlib.nullcontext():
         _train_and_score(data, method, config, out, device, workers, ranks, began, proposed)

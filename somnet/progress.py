@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from somnet.files import one_line
+from somnet.files import screen_text
 
 log = logging.getLogger("somnet")
 console = Console(stderr=True)
@@ -25,7 +25,7 @@ class LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """The line, with its time and level if they are asked for."""
-        record.message = one_line(record.message)
+        record.message = screen_text(record.message)
         return super().formatMessage(record)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -143,6 +144,11 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def begun(out: Path) -> str:
+    """The note that the work on a folder was begun by this very command."""
+    return f"begun: {out.absolute()}"
 
 
 def find_ranks() -> Ranks:

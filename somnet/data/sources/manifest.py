@@ -34,7 +34,7 @@ def read_manifest(file: Path) -> Index:
     if not rows:
         raise DataError(f"{file} lists no images: fill it in, or delete it where the folders are the classes")
     for column in ("file_name", "label"):
-        if rows and column not in rows[0]:
+        if column not in rows[0]:
             present = ", ".join(str(name) for name in rows[0] if name is not None)
             raise DataError(f"{file} has no column {column} (it has {present}): the columns are {COLUMNS}")
     names = [label_text(row.get("label")) for row in rows]
