@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import somnet
+from somnet.benchmark.demo import draw_toy_web, parse_seeds
+from somnet.cleaning.verdicts import Policy
 from somnet.data.sources import open_source
-from somnet.demo import draw_toy_web, parse_seeds
-from somnet.files import csv_cell, display_name
-from somnet.verdicts import Policy
+from somnet.system.files import csv_cell, display_name
 
 LEAST_GAIN, MOST_LOSS = 8.0, 3.0  # points over the raw data, and below the truly clean data
 

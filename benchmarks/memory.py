@@ -15,10 +15,10 @@ from minisom import MiniSom
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from somnet.allocator import keep_memory
 from somnet.core.grid import geodesic_distance
 from somnet.core.losses import total_loss
 from somnet.core.memory import SelfOrganizingMemory, exact_ratios, similarity
+from somnet.system.allocator import keep_memory
 
 VALUE_LR, KEY_LR = 0.01, 0.5  # the defaults of the config
 WIDTH = 64

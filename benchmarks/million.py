@@ -31,15 +31,15 @@ from PIL import Image
 from torch import Tensor
 
 from somnet.config import Config
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags, load
+from somnet.data.dataset import DataSet, Part
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
 from somnet.data.proposals import FILES_A_PART, FOUND, SEEN, Scan, found_folder, scan, seen_file
-from somnet.dataset import DataSet, Part
-from somnet.denoise import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.methods.base import Method
 from somnet.methods.sample_table import SampleTable
-from somnet.types import Bag, Inspection, Losses, Phase
+from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
 
 CONFIG = Config()
 PICTURES = 100  # different ones

@@ -13,11 +13,11 @@ import statistics
 import sys
 from pathlib import Path
 
-from somnet.bench import Benchmark, choose_entries, run_bench
+from somnet.benchmark.bench import Benchmark, choose_entries, run_bench
+from somnet.benchmark.demo import parse_seeds
+from somnet.benchmark.paper_tables import PLAIN, SOMNET
 from somnet.config import load_config
 from somnet.data.noise import NoiseRecipe
-from somnet.demo import parse_seeds
-from somnet.paper_tables import PLAIN, SOMNET
 
 LEAST_GAIN = 4.0  # points of SOMNet over plain cross entropy
 SETTINGS = Path(__file__).parents[1] / "configs" / "small-photos.toml"

@@ -21,7 +21,7 @@ import pyarrow as pa
 from PIL import Image
 
 from somnet.config import Config
-from somnet.denoise import write_tables
+from somnet.runs.scoring import write_tables
 
 SECONDS, MEGABYTES, INDEX_MEGABYTES = 180, 1500, 5
 CORES = 2

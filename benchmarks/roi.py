@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from somnet.allocator import keep_memory
 from somnet.nn.roi import pool_boxes
+from somnet.system.allocator import keep_memory
 
 BOXES, WIDTH, SIDE = 21, 2048, 7
 FACTOR = 4  # the enlarged map of the reference has FACTOR * SIDE cells a side

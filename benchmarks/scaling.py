@@ -17,9 +17,9 @@ import torch
 
 from benchmarks.million import stages
 from benchmarks.winner import BAGS, RADIUS, ROIS, WIDTH, sparse_update
-from somnet.allocator import keep_memory
 from somnet.core.memory import SelfOrganizingMemory, winner
 from somnet.data.bags import draw_bags
+from somnet.system.allocator import keep_memory
 
 CLASSES, SIDES = (10, 100, 1000), (4, 12, 32, 100)
 FEW_SLOTS_SIDE, MANY_CLASSES, IMAGES = 12, 1000, 100_000

@@ -15,13 +15,13 @@ import time
 import numpy as np
 import torch
 
-from somnet.allocator import keep_memory
 from somnet.config import Config
 from somnet.core.losses import total_loss
+from somnet.core.types import Bag
 from somnet.methods.base import Method
-from somnet.run import build_method
+from somnet.runs.run import build_method
+from somnet.system.allocator import keep_memory
 from somnet.training.optim import enter_phase, learning_rates, make_optimizer, set_rates
-from somnet.types import Bag
 
 BAGS, IMAGES_PER_BAG, PROPOSALS, PIXELS = 8, 2, 20, 224
 CASES = ((12, 14, 1.15), (100, 1000, 1.25))  # side of the memory, classes, largest ratio

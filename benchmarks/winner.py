@@ -20,9 +20,9 @@ from minisom import MiniSom
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from somnet.allocator import keep_memory
 from somnet.core.losses import total_loss
 from somnet.core.memory import SelfOrganizingMemory, memory_loss, to_simplex, winner
+from somnet.system.allocator import keep_memory
 
 SIDE, CLASSES, WIDTH, RADIUS = 100, 1000, 2048, 2
 ROIS, BAGS = 672, 16

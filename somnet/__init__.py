@@ -3,29 +3,29 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from somnet.version import VERSION
+from somnet.system.version import VERSION
 
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from somnet.cleaning import Cleaned, clean
+    from somnet.cleaning.clean import Cleaned, clean
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
-    from somnet.exports import export
-    from somnet.pipeline import train
-    from somnet.run import Evaluation, Prediction, Run
+    from somnet.exports.network import export
+    from somnet.runs.run import Evaluation, Prediction, Run
+    from somnet.training.train import train
 
 _PLACES = {
-    "Cleaned": "somnet.cleaning",
+    "Cleaned": "somnet.cleaning.clean",
     "Config": "somnet.config",
-    "Evaluation": "somnet.run",
-    "Prediction": "somnet.run",
-    "Run": "somnet.run",
+    "Evaluation": "somnet.runs.run",
+    "Prediction": "somnet.runs.run",
+    "Run": "somnet.runs.run",
     "SomnetError": "somnet.errors",
-    "clean": "somnet.cleaning",
-    "export": "somnet.exports",
+    "clean": "somnet.cleaning.clean",
+    "export": "somnet.exports.network",
     "load_config": "somnet.config",
-    "train": "somnet.pipeline",
+    "train": "somnet.training.train",
 }
 
 __all__ = [

@@ -1,5 +1,5 @@
 """`python -m somnet`."""
 
-from somnet.cli import main
+from somnet.cli.main import main
 
 main()

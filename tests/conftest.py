@@ -19,13 +19,13 @@ from PIL import Image
 from torch import Tensor
 
 from somnet.config import Config
+from somnet.core.types import Bag
 from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once
 from somnet.data.proposals import Scan
 from somnet.methods.base import Method
-from somnet.pipeline import train
-from somnet.run import build_method
+from somnet.runs.run import build_method
 from somnet.training.loop import Trainer
-from somnet.types import Bag
+from somnet.training.train import train
 
 settings.register_profile("somnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("somnet")
@@ -128,7 +128,7 @@ class Outcome:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Outcome]]:
     """The command line in this process, which need not load torch again."""
-    from somnet.cli import main
+    from somnet.cli.main import main
 
     log = logging.getLogger("somnet")
     handlers, level = list(log.handlers), log.level

@@ -19,7 +19,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = somnet.nope
 
 
-@pytest.mark.parametrize("code", ["import somnet", "from somnet import Config, SomnetError", "import somnet.cli"])
+@pytest.mark.parametrize("code", ["import somnet", "from somnet import Config, SomnetError", "import somnet.cli.main"])
 def test_torch_is_not_loaded_before_it_is_needed(code: str) -> None:
     script = f"{code}; import sys; print(*[name for name in ('torch', 'timm', 'cv2') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from somnet.types import Phase
+from somnet.core.types import Phase
 
 
 def curriculum(first: float, last: float, step: float, epochs: int) -> tuple[float, ...]:

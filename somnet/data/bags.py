@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from somnet.core.types import Bag
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
 from somnet.data.transforms import Augment, crop_shares, enough_for, to_square
 from somnet.errors import DataError, UnreadableImage
-from somnet.files import display_name
-from somnet.parallel import share_of
-from somnet.types import Bag
+from somnet.system.files import display_name
+from somnet.system.parallel import share_of
 
 IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the image itself
 

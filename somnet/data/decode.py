@@ -10,9 +10,9 @@ from typing import BinaryIO
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
-from somnet.allocator import give_back_memory
 from somnet.data.location import Location
 from somnet.errors import UnreadableImage
+from somnet.system.allocator import give_back_memory
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
 MAX_PIXELS = 100_000_000

@@ -21,8 +21,8 @@ from PIL import Image
 
 from somnet.data.demo_things import CLUTTER, THINGS, Array, Brush, noise, tone
 from somnet.data.sources.manifest import write_manifest
-from somnet.parallel import on_all_cores
-from somnet.progress import track
+from somnet.system.parallel import on_all_cores
+from somnet.system.progress import track
 
 Box = tuple[int, int, int, int]
 

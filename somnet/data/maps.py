@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from somnet.files import atomic_path, cache_folder
+from somnet.system.files import atomic_path, cache_folder
 
 KEY_BYTES = 16
 

@@ -27,9 +27,9 @@ from somnet.data.sources import open_source
 from somnet.data.sources.folder import SPLITS, files_below
 from somnet.data.sources.manifest import write_manifest
 from somnet.errors import ConfigError, DataError, SomnetError, UnreadableImage
-from somnet.files import display_name
-from somnet.parallel import on_all_cores
-from somnet.progress import track
+from somnet.system.files import display_name
+from somnet.system.parallel import on_all_cores
+from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 

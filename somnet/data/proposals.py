@@ -27,9 +27,9 @@ from somnet.data.edgeboxes import edge_boxes
 from somnet.data.index import Index
 from somnet.data.location import Location
 from somnet.errors import UnreadableImage
-from somnet.files import atomic_path, cache_folder
-from somnet.parallel import on_all_cores
-from somnet.progress import track
+from somnet.system.files import atomic_path, cache_folder
+from somnet.system.parallel import on_all_cores
+from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 

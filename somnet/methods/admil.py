@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.core.weighting import bag_feature
 from somnet.methods.base import Method
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
 
 
 class GatedAttention(nn.Module):

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.core.weighting import bag_feature, initial_weights
 from somnet.methods.base import Method
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
 
 START = 0.001  # standard deviation of the detector's weights: at first all places count the same
 

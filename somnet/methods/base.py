@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from somnet.config import Config
+from somnet.core.types import Bag, Inspection, Losses, Phase, Sighting
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 
 BagPass = Callable[[int], Iterator[Bag]]
 """bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, an image a bag."""

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from somnet.config import Config
+from somnet.core.types import Bag, Inspection, Phase
 from somnet.methods.base import BagPass
 from somnet.methods.fresh import FreshStart
 from somnet.methods.plain import Plain
 from somnet.methods.sample_table import SampleTable
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Phase
 
 log = logging.getLogger("somnet")
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from somnet.config import Config
+from somnet.core.types import Bag, Losses, Phase
 from somnet.methods.base import BagPass
 from somnet.methods.features import members, training_features
 from somnet.methods.fresh import FreshStart
 from somnet.methods.plain import Plain
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Losses, Phase
 
 log = logging.getLogger("somnet")
 

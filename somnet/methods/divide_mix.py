@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.methods.base import BagPass, Method
 from somnet.nn.backbones import Network
 from somnet.nn.roi import random_boxes
-from somnet.types import Bag, Inspection, Losses, Phase
 
 VIEWS = 2  # random crops of an image that are averaged
 TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from somnet.config import Config
+from somnet.core.types import Phase
 from somnet.methods.base import BagPass
 from somnet.methods.features import members, training_features
 from somnet.methods.fresh import FreshStart
 from somnet.methods.plain import Plain
 from somnet.nn.backbones import Network
-from somnet.types import Phase
 
 log = logging.getLogger("somnet")
 

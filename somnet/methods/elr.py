@@ -4,10 +4,10 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Losses, Phase
 from somnet.methods.plain import Plain
 from somnet.methods.sample_table import SampleTable
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Losses, Phase
 
 SURE = 1e-4  # probabilities are clamped this far from 0 and 1, as in the authors' code
 

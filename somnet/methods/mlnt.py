@@ -9,11 +9,11 @@ from torch.nn.functional import normalize
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Losses, Phase
 from somnet.methods.base import BagPass, Method
 from somnet.methods.entropy import divergence
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Losses, Phase
 
 
 def nearest(features: Tensor, count: int) -> Tensor:

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from somnet.config import Config
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.methods.base import Method
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
 from somnet.nn.roi import random_boxes
-from somnet.types import Bag, Inspection, Losses, Phase
 
 DROPPED = -1  # label of an image that is no example of any class; cross entropy passes over it
 

@@ -8,11 +8,11 @@ from torch.nn.functional import one_hot
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.methods.base import Method
 from somnet.methods.entropy import divergence, entropy
 from somnet.methods.sample_table import SampleTable
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
 
 START = 10.0  # the paper's K: label logits start with this at the given label and with 0 elsewhere
 CHUNK = 4096  # rows that are written to the table at once

@@ -1,8 +1,8 @@
 """Cross entropy on the given labels: the paper's baselines "ResNet50" and "ResNet50+ROI"."""
 
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Losses, Phase, Sighting
 from somnet.methods.base import Method
-from somnet.types import Bag, Losses, Phase, Sighting
 
 
 class Plain(Method):

@@ -5,8 +5,8 @@ import math
 from torch import Tensor
 
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Losses, Phase
 from somnet.methods.plain import Plain
-from somnet.types import Bag, Losses, Phase
 
 CERTAIN = 1e-4  # stands for the zeros of a one-hot label, whose logarithm is not finite
 

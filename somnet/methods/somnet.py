@@ -12,6 +12,7 @@ from somnet.config import Config
 from somnet.core.losses import classification_loss
 from somnet.core.memory import SelfOrganizingMemory, prototypical_score
 from somnet.core.schedule import algorithm_1, curriculum
+from somnet.core.types import Bag, Inspection, Losses, Phase, Sighting
 from somnet.core.weighting import (
     area_score,
     bag_feature,
@@ -23,7 +24,6 @@ from somnet.core.weighting import (
 from somnet.errors import DataError
 from somnet.methods.base import BagPass, Method
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 
 
 class SomNet(Method):

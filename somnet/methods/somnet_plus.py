@@ -22,12 +22,12 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Inspection, Losses, Phase, Sighting
 from somnet.methods.base import BagPass
 from somnet.methods.elr import early_learning_term, moving_target
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.somnet import SomNet
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase, Sighting
 
 LOOK = "look-again"
 UNSEEN = 1e-6  # of belief in each class, for an image that was never looked at again

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag, Losses, Phase
 from somnet.methods.base import Method
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Losses, Phase
 
 LARGEST = 100.0  # gradient of an image for an entry of Q: it is 1 over a probability, and one image must not fill a row
 

@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from somnet.config import Config
+from somnet.core.types import Bag, Inspection, Losses, Phase
 from somnet.methods.base import BagPass, Method
 from somnet.methods.entropy import entropy
 from somnet.methods.fresh import FreshStart
 from somnet.methods.sample_table import SampleTable
 from somnet.nn.backbones import Network
-from somnet.types import Bag, Inspection, Losses, Phase
 
 TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
 

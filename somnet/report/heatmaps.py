@@ -7,10 +7,10 @@ from pathlib import Path
 
 from somnet.data.decode import read_picture
 from somnet.errors import RunError, UnreadableImage
-from somnet.files import atomic_path, display_name
-from somnet.parallel import in_threads
 from somnet.report.figures import evidence_figure
-from somnet.run import Prediction
+from somnet.runs.run import Prediction
+from somnet.system.files import atomic_path, display_name
+from somnet.system.parallel import in_threads
 
 SIDE = 480  # longest side of an image in its picture
 AHEAD = 16  # pictures drawn before they are asked for

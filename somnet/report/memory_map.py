@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from somnet.core.quality import u_matrix
 from somnet.data.location import Location
 from somnet.errors import UnreadableImage
-from somnet.parallel import on_all_cores
-from somnet.progress import track
 from somnet.report.frame import Frame, write_data
 from somnet.report.records import Records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.report.thumbnails import find_images
-from somnet.run import Run
-from somnet.training.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.run import Run
+from somnet.system.parallel import on_all_cores
+from somnet.system.progress import track
 
 SLOTS_A_FILE = 100
 SLICES = 40_000  # of all pies together, at least a few each; what is left of a pie is one more

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from somnet.files import csv_text
-from somnet.progress import duration
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
-from somnet.run import CONFIG, Run
+from somnet.runs.run import CONFIG, Run
+from somnet.system.files import csv_text
+from somnet.system.progress import duration
 
 MOST_LISTED = 200  # unreadable files and groups of duplicates on the page; the tables of the run have all
 TITLES = {

@@ -8,17 +8,17 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from somnet.core.types import Bag
 from somnet.data.bags import BagBatches, BagList, draw_bags, load
+from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, make_inputs, open_dataset
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.sources import open_source
-from somnet.dataset import FORWARD_IMAGES, DataSet, Part, make_inputs, open_dataset
 from somnet.methods.somnet import SomNet
 from somnet.report.figures import BagView, Prototype, Tile, bag_figure, contact_sheet, memory_grid, prototypes
 from somnet.report.records import Regions, read_records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
-from somnet.run import Run
-from somnet.types import Bag
+from somnet.runs.run import Run
 
 TILES = 10  # a row of the contact sheet
 NEAREST = 5  # ROIs shown of a slot, as in the paper

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from somnet.cleaning.verdicts import SURE, choose_threshold
 from somnet.errors import RunError
-from somnet.run import Run
-from somnet.verdicts import SURE, choose_threshold
+from somnet.runs.run import Run
 
 STATES = ("clean", "duplicate", "background", "label", "unreadable")  # the gravest last
 _REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]

@@ -11,7 +11,7 @@ from somnet.data.decode import read_picture
 from somnet.data.location import Location
 from somnet.errors import RunError
 from somnet.report.records import Regions
-from somnet.run import Run
+from somnet.runs.run import Run
 
 
 @dataclass(frozen=True)

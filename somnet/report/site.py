@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
-from somnet.files import display_name, replace_folder
 from somnet.report.class_pages import IMAGES_A_FILE, counts_below, write_class_pages
 from somnet.report.frame import Frame, write_data
 from somnet.report.memory_map import write_memory_pages
@@ -18,7 +17,8 @@ from somnet.report.overview import write_overview
 from somnet.report.records import Records, read_records
 from somnet.report.thumbnails import write_pictures
 from somnet.report.training_curves import write_training_page
-from somnet.run import Run
+from somnet.runs.run import Run
+from somnet.system.files import display_name, replace_folder
 
 REPORT = "report"
 PICTURES = 20_000  # at most, of all classes together

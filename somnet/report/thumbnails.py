@@ -12,10 +12,10 @@ from somnet.data.decode import read_picture
 from somnet.data.location import Location
 from somnet.data.sources import open_source
 from somnet.errors import DataError, UnreadableImage
-from somnet.files import display_name
-from somnet.parallel import on_all_cores
-from somnet.progress import track
 from somnet.report.records import Records
+from somnet.system.files import display_name
+from somnet.system.parallel import on_all_cores
+from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 

@@ -7,10 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from somnet.files import parse_json
 from somnet.report.chart import axis_ticks
 from somnet.report.frame import Frame, write_data
-from somnet.run import Run
+from somnet.runs.run import Run
+from somnet.system.files import parse_json
 
 WIDTH, HEIGHT = 360, 172  # of a curve, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 18, 22  # its margins

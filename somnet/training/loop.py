@@ -19,13 +19,15 @@ from torch import Tensor, nn
 
 from somnet.config import Config, mistakes
 from somnet.core.losses import total_loss
+from somnet.core.types import Bag, Losses, Phase
 from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, count_bags, draw_bags, each_image_once, load
 from somnet.errors import RunError, SomnetError, TrainingStopped
-from somnet.files import write_text
 from somnet.methods.base import Method
-from somnet.progress import track
-from somnet.training.checkpoint import LAST, load_checkpoint, restore_method, save_checkpoint
-from somnet.training.distributed import ALONE, Ranks
+from somnet.runs.checkpoint import LAST, load_checkpoint, restore_method, save_checkpoint
+from somnet.system.files import write_text
+from somnet.system.progress import track
+from somnet.system.ranks import ALONE, Ranks
+from somnet.system.signals import StopFlag, deferred_signals, stopping_signals
 from somnet.training.optim import (
     enter_phase,
     gradient_norm,
@@ -36,9 +38,7 @@ from somnet.training.optim import (
     running_statistics,
     set_rates,
 )
-from somnet.training.signals import StopFlag, deferred_signals, stopping_signals
 from somnet.training.watch import Watch
-from somnet.types import Bag, Losses, Phase
 
 log = logging.getLogger("somnet")
 

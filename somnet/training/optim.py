@@ -8,8 +8,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import get_total_norm
 
 from somnet.config import TrainConfig
+from somnet.core.types import Phase
 from somnet.methods.base import Method
-from somnet.types import Phase
 
 
 def make_optimizer(method: Method, config: TrainConfig) -> torch.optim.SGD:

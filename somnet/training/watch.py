@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from somnet.core.quality import occupancy_entropy, quantisation_errors, rank_correlation, topographic_errors
-from somnet.types import Sighting
+from somnet.core.types import Sighting
 
 UNSEEN = -1.0  # in place of the score of an image that was not due
 

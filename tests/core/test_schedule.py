@@ -3,7 +3,7 @@
 import pytest
 
 from somnet.core.schedule import algorithm_1, curriculum
-from somnet.types import Phase
+from somnet.core.types import Phase
 
 
 def phases(joint_epochs: int = 2, keep: tuple[float, ...] = (0.1, 0.4)) -> tuple[Phase, ...]:

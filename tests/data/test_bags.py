@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from somnet.core.types import Bag
 from somnet.data.bags import (
     BagBatches,
     BagList,
@@ -34,7 +35,6 @@ from somnet.data.index import Index, index_from_columns, make_index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
 from somnet.errors import DataError
-from somnet.types import Bag
 
 LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=60).map(lambda values: np.array(values, np.int64))
 SIDE = 32

@@ -11,8 +11,8 @@ import pytest
 
 from somnet.data.proposals import Scan
 from somnet.data.sources import open_source
-from somnet.denoise import against_truth
 from somnet.errors import DataError
+from somnet.runs.scoring import against_truth
 
 CLASSES = ("apple_pie", "baklava", "crème_brûlée")
 WEB = ("apple_pie/a1.jpg", "baklava/b1.jpg", "apple_pie/a2.jpg", "crème_brûlée/c1.jpg", "baklava/b2.jpg")

@@ -17,8 +17,8 @@ from somnet.data import proposals
 from somnet.data.index import Index, make_index
 from somnet.data.proposals import Scan, scan
 from somnet.errors import UnreadableImage
-from somnet.evaluate import iou
-from somnet.files import cache_folder
+from somnet.runs.metrics import iou
+from somnet.system.files import cache_folder
 
 CONFIG = ProposalConfig(max_boxes=4, edge_side=64)
 

@@ -20,8 +20,8 @@ from somnet.data.proposals import scan
 from somnet.data.sources import open_source, shards
 from somnet.data.sources.shards import read_members
 from somnet.errors import DataError, UnreadableImage
-from somnet.files import cache_folder
-from somnet.run import Run
+from somnet.runs.run import Run
+from somnet.system.files import cache_folder
 
 Members = Mapping[str, bytes | str | int]
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from somnet.training.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import LAST, load_checkpoint
 from tests.faults.disturbed import Ended, Fault, Moment, somnet_process
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ CHECKPOINT = "Trainer._save"
 BALLAST = "ballast"  # file that fills a disk
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["somnet.cli", "somnet.pipeline", __name__])
+PROCESSES.set_forkserver_preload(["somnet.cli.main", "somnet.training.train", __name__])
 
 
 LATEST = 0.95  # share of a stage's events; waiting for processes may take a few more or less
@@ -224,7 +224,7 @@ def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, faul
     watcher = Watcher(moment, fault, notes / "struck")
     os.register_at_fork(after_in_child=lambda: sys.setprofile(None))  # workers have no stages
 
-    from somnet.cli import main
+    from somnet.cli.main import main
 
     sys.setprofile(watcher)
     try:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from somnet.config import load_config
 from somnet.errors import ConfigError
-from somnet.training.checkpoint import LAST, load_checkpoint, save_checkpoint
+from somnet.runs.checkpoint import LAST, load_checkpoint, save_checkpoint
 from tests.faults.mutations import mutated, nested, safetensors
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from somnet.training.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import LAST, load_checkpoint
 from tests.faults.conftest import Result, Training, Undisturbed
 from tests.faults.disturbed import Ended, Fault, FullDisk, ReadOnly, Signal, TornWrite, draw_moments
 

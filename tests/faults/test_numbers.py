@@ -15,8 +15,8 @@ from torch import Tensor
 
 import somnet
 from somnet.core.memory import SelfOrganizingMemory
+from somnet.core.types import Bag, Losses, Phase
 from somnet.errors import SomnetError
-from somnet.types import Bag, Losses, Phase
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny, Toy

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from somnet.core.losses import classification_loss
+from somnet.core.types import Bag
 from somnet.methods.admil import Admil, GatedAttention
-from somnet.types import Bag
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

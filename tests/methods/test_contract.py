@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from somnet.core.types import Bag, Phase
 from somnet.errors import ConfigError
 from somnet.methods.base import Method
 from somnet.methods.registry import METHODS, find_method
-from somnet.run import build_method
+from somnet.runs.run import build_method
 from somnet.training.optim import enter_phase, make_optimizer
-from somnet.types import Bag, Phase
 
 if TYPE_CHECKING:
     from tests.conftest import Tiny, Toy

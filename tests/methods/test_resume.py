@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from somnet.core.types import Bag, Losses, Phase
 from somnet.errors import SomnetError, TrainingStopped
 from somnet.methods.registry import METHODS
-from somnet.training.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import LAST, load_checkpoint
 from somnet.training.loop import Trainer
-from somnet.types import Bag, Losses, Phase
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

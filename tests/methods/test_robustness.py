@@ -18,7 +18,7 @@ from torch import Tensor
 from somnet.config import Config
 from somnet.data.bags import Boxes
 from somnet.data.proposals import Scan
-from somnet.run import build_method
+from somnet.runs.run import build_method
 from somnet.training.loop import Trainer
 
 AGAINST_FLIPS = (

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from somnet.core.memory import exact_ratios
+from somnet.core.types import Bag, Phase
 from somnet.methods.somnet import SomNet
 from somnet.training.optim import enter_phase, make_optimizer
-from somnet.types import Bag, Phase
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from somnet.core.types import Phase
 from somnet.methods.tanaka import Tanaka, prior_term, running_mean
-from somnet.types import Phase
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

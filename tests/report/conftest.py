@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from somnet.config import Config
-from somnet.denoise import with_unreadable, write_tables
-from somnet.pipeline import train
-from somnet.run import Run
+from somnet.runs.run import Run
+from somnet.runs.scoring import with_unreadable, write_tables
+from somnet.training.train import train
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny

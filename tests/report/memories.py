@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import torch
 from torch.nn import functional as F
 
-from somnet.run import Run
-from somnet.training.checkpoint import LAST, save_checkpoint
+from somnet.runs.checkpoint import LAST, save_checkpoint
+from somnet.runs.run import Run
 
 
 def set_regions(run: Run, **columns: pa.Array) -> None:

@@ -16,7 +16,7 @@ from somnet.report.memory_map import quantised, read_memory, write_memory_pages
 from somnet.report.pictures import draw_run
 from somnet.report.records import read_records
 from somnet.report.site import describe_run
-from somnet.run import Run
+from somnet.runs.run import Run
 from tests.report.conftest import Visit, made_up_run
 from tests.report.memories import set_regions, with_memory
 

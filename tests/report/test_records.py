@@ -13,7 +13,7 @@ from somnet.report.class_pages import counts_below, describe_class, why
 from somnet.report.frame import script_json
 from somnet.report.records import STATES, Records, read_records
 from somnet.report.thumbnails import EXEMPLARS, chosen_rows, exemplars, fair_shares
-from somnet.run import Run
+from somnet.runs.run import Run
 from tests.report.conftest import made_up_run
 
 

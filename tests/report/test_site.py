@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
 from somnet.errors import RunError, SomnetError
-from somnet.files import csv_cell
-from somnet.pipeline import train
 from somnet.report.site import is_report, write_report
-from somnet.run import Run
+from somnet.runs.run import Run
+from somnet.system.files import csv_cell
+from somnet.training.train import train
 from tests.report.conftest import HOSTILE, Visit, made_up_run, visiting
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from somnet.report.training_curves import (
     write_training_page,
     x_ticks,
 )
-from somnet.run import Run
+from somnet.runs.run import Run
 from tests.report.conftest import Visit, made_up_run
 
 ROWS: list[dict[str, Any]] = [

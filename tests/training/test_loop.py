@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from somnet.core.types import Bag, Losses, Phase
 from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.somnet import SomNet
-from somnet.training.checkpoint import LAST, load_checkpoint
-from somnet.types import Bag, Losses, Phase
+from somnet.runs.checkpoint import LAST, load_checkpoint
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

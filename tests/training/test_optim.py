@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from somnet.core.types import Phase
 from somnet.training.optim import (
     enter_phase,
     learning_rates,
@@ -14,7 +15,6 @@ from somnet.training.optim import (
     restore_momentum,
     set_rates,
 )
-from somnet.types import Phase
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from somnet.core.types import Bag, Losses, Phase, Sighting
 from somnet.errors import TrainingStopped
 from somnet.training.watch import Watch
-from somnet.types import Bag, Losses, Phase, Sighting
 
 if TYPE_CHECKING:
     from tests.conftest import Toy

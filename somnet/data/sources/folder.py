@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from somnet.data.index import Index, make_index
 from somnet.errors import DataError
-from somnet.files import display_name
+from somnet.system.files import display_name
 
 SPLITS = {b"train": "train", b"val": "val", b"validation": "val", b"valid": "val", b"test": "test"}
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from somnet.errors import DataError
-from somnet.files import display_name
+from somnet.system.files import display_name
 
 MOST_NAMED = 3  # missing files or folders that a message names
 

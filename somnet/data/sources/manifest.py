@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from somnet.data.index import Index, make_index
 from somnet.errors import DataError
-from somnet.files import atomic_path, display_name
+from somnet.system.files import atomic_path, display_name
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 COLUMNS = "file_name, label, and optionally split, true_label, true_box (x1 y1 x2 y2)"

@@ -25,9 +25,9 @@ from somnet.data.sources.folder import SPLITS, read_folder
 from somnet.data.sources.lists import class_names, repeated
 from somnet.data.sources.manifest import label_text
 from somnet.errors import DataError
-from somnet.files import atomic_path, cache_folder, display_name
-from somnet.parallel import on_all_cores
-from somnet.progress import track
+from somnet.system.files import atomic_path, cache_folder, display_name
+from somnet.system.parallel import on_all_cores
+from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 

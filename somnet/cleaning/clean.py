@@ -1,0 +1,359 @@
+"""A cleaned copy of a run's data: an ImageFolder of what stays, a manifest of what is known, a list of what went."""
+
+import csv
+import logging
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from somnet.cleaning.verdicts import POLICIES, Decision, Policy, Verdicts, flags, judge, read_decisions
+from somnet.data.decode import read_picture
+from somnet.data.index import Index
+from somnet.data.location import Location
+from somnet.data.sources import open_source, split_name
+from somnet.errors import ConfigError, RunError, SomnetError
+from somnet.exports.label_formats import ANNOTATIONS, FILES, Box, Labelled, write_cleanlab
+from somnet.runs.run import Run
+from somnet.system.files import csv_cell, display_name, link_or_copy, refuse_working_folder, replace_folder
+from somnet.system.progress import track
+from somnet.system.signals import AGAIN, stopping_signals
+
+log = logging.getLogger("somnet")
+
+METADATA, REMOVED = "metadata.parquet", "removed.csv"
+FORMATS = ("imagefolder", *ANNOTATIONS, "cleanlab")
+LONGEST_NAME = 200  # bytes, of the 255 that file systems allow
+CROP_QUALITY = 95
+
+SCHEMA = pa.schema(
+    [
+        ("file_name", pa.string()),
+        ("label", pa.string()),
+        ("split", pa.string()),
+        ("weight", pa.float32()),
+        ("box", pa.list_(pa.float32(), 4)),  # x1 y1 x2 y2, pixels of the file here, upright
+        ("label_score", pa.float32()),
+        ("background_score", pa.float32()),
+        ("original_path", pa.string()),
+        ("original_label", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What cleaning did, or with a dry run would do."""
+
+    out: Path
+    threshold: float | None  # of label_score; None: they do not fall into two heaps, only clear issues went
+    kept: dict[str, int]  # training images by class
+    removed: dict[str, dict[str, int]]  # by class and reason: unreadable, label, duplicate, decision
+    relabelled: int
+    cropped: int
+
+
+def clean(
+    run: Run | Path | str,
+    out: Path | str,
+    *,
+    policy: Policy = "drop",
+    threshold: float | None = None,
+    max_drop_per_class: float = 0.5,
+    decisions: Path | str | None = None,
+    formats: Sequence[str] = ("imagefolder",),
+    data: Path | str | None = None,
+    dry_run: bool = False,
+    overwrite: bool = False,
+) -> Cleaned:
+    """Write a cleaned copy of the data that a run was trained on; the data themselves are never changed.
+
+    `data` says where the data are now, if they have moved. Without a threshold one is chosen from the scores.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    out, source = Path(out), Path(run.data["path"] if data is None else data)
+    _check_choices(policy, threshold, max_drop_per_class, formats)
+    scores = run.scores()
+    decided = {} if decisions is None else read_decisions(Path(decisions))
+    _check_decisions(decided, scores, run.classes)
+    verdicts = judge(scores, policy, threshold=threshold, max_drop_per_class=max_drop_per_class, decisions=decided)
+    crops = _to_crop(scores, verdicts) if policy == "crop" else np.zeros(scores.num_rows, bool)
+    result = _count(out, scores, verdicts, crops)
+    if dry_run:
+        return result
+    _, place = split_name(source)
+    if not place.exists():
+        raise RunError(f"the run's data {place} are gone: say where they are now with --data")
+    index = open_source(source)
+    _check_place(out, place if place.is_dir() else place.parent, overwrite=overwrite)
+    part = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
+    shutil.rmtree(part, ignore_errors=True)  # of a cleaning that was killed
+    try:
+        with stopping_signals(AGAIN):
+            _write(part, run, index, scores, verdicts, crops, formats)
+            replace_folder(part, out)
+    except OSError as error:
+        raise SomnetError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return result
+
+
+def _check_choices(policy: str, threshold: float | None, share: float, formats: Iterable[str]) -> None:
+    if policy not in POLICIES:
+        raise ConfigError(f"there is no policy '{policy}': choose one of {', '.join(POLICIES)}")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"the threshold {threshold} is no score: give a number from 0 to 1")
+    if not 0 <= share <= 1:
+        raise ConfigError(f"max-drop-per-class {share} is no share: give a number from 0 to 1")
+    if unknown := [name for name in formats if name not in FORMATS]:
+        raise ConfigError(f"there is no format '{unknown[0]}': choose from {', '.join(FORMATS)}")
+
+
+def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: Sequence[str]) -> None:
+    if unknown := sorted(set(decisions) - set(scores["file_name"].to_pylist())):
+        raise ConfigError(
+            f"{len(unknown)} decisions are about images that the run does not have, as {unknown[0]}: take the "
+            "decisions of this run's report"
+        )
+    if odd := sorted({d.label for d in decisions.values() if d.label is not None} - set(classes)):
+        raise ConfigError(f"the decisions name a class that the run does not have, '{odd[0]}': mend the label")
+
+
+def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
+    here, there = out.resolve(), data.resolve()
+    if here.is_relative_to(there):
+        raise RunError(f"{out} lies inside the data {data}, which are never changed: give another --out")
+    if there.is_relative_to(here):
+        raise RunError(f"the data {data} lie inside {out}, which would be replaced: give another --out")
+    refuse_working_folder(out)
+    if not out.exists():
+        return
+    ours = (out / METADATA).is_file() and (out / REMOVED).is_file()
+    if not out.is_dir() or (any(out.iterdir()) and not ours):
+        raise RunError(f"{out} exists and is no cleaned data set: give another --out")
+    if ours and not overwrite:
+        raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
+    if ours and (other := _not_ours(out)):
+        raise RunError(f"{out} holds {other}, which is not of the cleaning: move it away, or give another --out")
+
+
+def _not_ours(out: Path) -> str | None:
+    """A file in an earlier cleaned folder that cleaning did not write, if there is one; hidden files do not count."""
+    try:
+        listed = set(pq.read_table(out / METADATA, columns=["file_name"])["file_name"].to_pylist())
+    except (OSError, KeyError, pa.ArrowException):
+        return METADATA
+    splits = {name.partition("/")[0] for name in listed}
+    for entry in sorted(out.iterdir()):
+        if entry.name not in {METADATA, REMOVED, *FILES, *splits} and not entry.name.startswith("."):
+            return entry.name
+    images = (file.relative_to(out).as_posix() for split in sorted(splits) for file in (out / split).rglob("[!.]*"))
+    return next((name for name in images if name not in listed and not (out / name).is_dir()), None)
+
+
+def _to_crop(scores: pa.Table, verdicts: Verdicts) -> NDArray[np.bool_]:
+    stays = np.array([reason is None for reason in verdicts.reasons], bool)
+    crops: NDArray[np.bool_] = stays & flags(scores, "is_background_issue")
+    return crops
+
+
+def _count(out: Path, scores: pa.Table, verdicts: Verdicts, crops: NDArray[np.bool_]) -> Cleaned:
+    given = scores["given_label"].to_pylist()
+    removed: dict[str, Counter[str]] = defaultdict(Counter)
+    kept: Counter[str] = Counter({label: 0 for label in given if label is not None})
+    for old, new, reason in zip(given, verdicts.labels, verdicts.reasons, strict=True):
+        if reason is None:
+            kept[str(new)] += 1
+        else:
+            removed[old or ""][reason] += 1
+    relabelled = sum(
+        reason is None and old != new for old, new, reason in zip(given, verdicts.labels, verdicts.reasons, strict=True)
+    )
+    by_class = {label: dict(counts) for label, counts in sorted(removed.items())}
+    return Cleaned(out, verdicts.threshold, dict(sorted(kept.items())), by_class, relabelled, int(crops.sum()))
+
+
+def _write(
+    part: Path,
+    run: Run,
+    index: Index,
+    scores: pa.Table,
+    verdicts: Verdicts,
+    crops: NDArray[np.bool_],
+    formats: Sequence[str],
+) -> None:
+    rows = _rows_of(scores["file_name"].to_pylist(), index)
+    sizes = _sizes(run, scores)
+    boxes = scores["clean_box"].to_pylist()
+    names = _Names()
+    listed, images = [], []
+    others = [row for row in range(len(index)) if _is_other(index, row)]
+    part.mkdir(parents=True)
+    with track("cleaned images", scores.num_rows + len(others)) as advance:
+        for place, row in enumerate(rows):
+            advance(1)
+            label = verdicts.labels[place]
+            if verdicts.reasons[place] is not None or label is None:
+                continue
+            original, source = _original(index, row), index.location(row)
+            box: Box = tuple(boxes[place])
+            width, height = sizes[place]
+            if crops[place]:
+                name = names.new("train", label, os.path.splitext(os.path.basename(original))[0] + ".jpg")
+                width, height = _crop(source, box, part / name)
+                box = (0.0, 0.0, float(width), float(height))
+            else:
+                name = names.new("train", label, os.path.basename(original))
+                _bring(source, part / name)
+            score = scores["label_score"][place].as_py()
+            images.append(Labelled(name, label, width, height, box, score))
+            listed.append(
+                {
+                    "file_name": name,
+                    "label": label,
+                    "split": "train",
+                    "weight": verdicts.weights[place],
+                    "box": box,
+                    "label_score": score,
+                    "background_score": scores["background_score"][place].as_py(),
+                    "original_path": display_name(os.fsencode(os.path.abspath(original))),
+                    "original_label": scores["given_label"][place].as_py(),
+                }
+            )
+        for row in others:
+            advance(1)
+            original, split = _original(index, row), index.table["split"][row].as_py()
+            label = index.classes[index.table["label"][row].as_py()]
+            name = names.new(split, label, os.path.basename(original))
+            _bring(index.location(row), part / name)
+            path = display_name(os.fsencode(os.path.abspath(original)))
+            known = {"file_name": name, "label": label, "split": split, "weight": 1.0}
+            listed.append({**known, "original_path": path, "original_label": label})
+    pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), part / METADATA, compression="zstd")
+    _write_removed(part / REMOVED, scores, verdicts)
+    for name in dict.fromkeys(formats):
+        if name in ANNOTATIONS:
+            ANNOTATIONS[name](part, images, run.classes)
+        elif name == "cleanlab":
+            write_cleanlab(part, scores)
+
+
+def _rows_of(names: list[str], index: Index) -> list[int]:
+    """The row of the index for each image of the scores: by name, and in order where a name occurs twice."""
+    places: dict[str, list[int]] = defaultdict(list)
+    splits = index.column("split")
+    for row, name in reversed(list(enumerate(index.column("file_name")))):
+        if splits[row] == "train":
+            places[display_name(name)].append(row)
+    rows = []
+    for name in names:
+        if not places[name]:
+            raise RunError(
+                f"{name} is not in {index.root} any more: restore the data, or say where they are now with --data"
+            )
+        rows.append(places[name].pop())
+    return rows
+
+
+def _is_other(index: Index, row: int) -> bool:
+    """Whether a row is a usable file of a split that was not trained on."""
+    table = index.table
+    if table["split"][row].as_py() == "train" or table["problem"][row].as_py() is not None:
+        return False
+    return os.path.isfile(index.path(row))
+
+
+def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
+    """Width and height of each image: its region 0 is the image itself; (0, 0) where it is unreadable."""
+    try:
+        regions = pq.read_table(run.path / "regions.parquet", columns=["region", "box"])
+    except (OSError, pa.ArrowException):
+        raise RunError(f"{run.path} has no regions.parquet: go on with somnet train --resume") from None
+    whole = regions.filter(pc.equal(regions["region"], 0))["box"].to_pylist()  # in the order of the scores
+    found = [(round(box[2]), round(box[3])) for box in whole]
+    return found + [(0, 0)] * (scores.num_rows - len(found))
+
+
+def _original(index: Index, row: int) -> str:
+    """How an image is called in its data: a path that exists, unless it lies in an archive."""
+    return os.path.join(index.root, os.fsdecode(index.table["file_name"][row].as_py()))
+
+
+def _bring(source: Location, target: Path) -> None:
+    """A hard link to a file, or a copy; out of an archive the bytes of the image."""
+    if source.size is None:
+        link_or_copy(source.path, target)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open() as stream:
+        target.write_bytes(stream.read())
+
+
+def _crop(source: Location, box: Box, target: Path) -> tuple[int, int]:
+    """Write a part of an image, upright, and return its size."""
+    image = read_picture(source).image
+    x1, y1 = int(box[0]), int(box[1])
+    x2, y2 = min(image.width, max(x1 + 1, round(box[2]))), min(image.height, max(y1 + 1, round(box[3])))
+    part = image.crop((x1, y1, x2, y2))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
+    return part.size
+
+
+class _Names:
+    """Names in the cleaned folder: split/class/name, readable, valid everywhere, and each but once."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, str] = {}
+        self.taken: set[str] = set()
+
+    def new(self, split: str, label: str, name: str) -> str:
+        """A free path below the cleaned folder, close to the name that a file has."""
+        if label not in self.folders:
+            self.folders[label] = self._free("", _short(_plain(label), LONGEST_NAME))
+        stem, suffix = os.path.splitext(_plain(display_name(os.fsencode(name))))
+        suffix = _short(suffix, LONGEST_NAME // 2)
+        folder = f"{_plain(split)}/{self.folders[label]}/"
+        return folder + self._free(folder, _short(stem, LONGEST_NAME - len(suffix.encode()))) + suffix
+
+    def _free(self, folder: str, stem: str) -> str:
+        """A stem that nothing in the folder has: some formats know images without their suffix."""
+        number, tried = 1, stem
+        while (folder + tried).casefold() in self.taken:
+            number += 1
+            tried = f"{stem}-{number}"
+        self.taken.add((folder + tried).casefold())
+        return tried
+
+
+def _plain(text: str) -> str:
+    """Text as a file name: no separators, not hidden, not empty. FiftyOne takes a backslash for a separator, too."""
+    text = text.replace("/", "_").replace("\\", "_").replace("\0", "_")
+    return f"_{text}" if text.startswith(".") or not text else text
+
+
+def _short(text: str, most: int) -> str:
+    """Text cut to a number of bytes, between characters."""
+    return text.encode()[:most].decode(errors="ignore")
+
+
+def _write_removed(file: Path, scores: pa.Table, verdicts: Verdicts) -> None:
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(("file_name", "label", "reason", "detail", "label_score"))
+        names, labels = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
+        for place, reason in enumerate(verdicts.reasons):
+            if reason is not None:
+                score = scores["label_score"][place].as_py()
+                shown = "" if score is None else f"{score:.4f}"
+                cells = (names[place], labels[place] or "", reason, verdicts.details[place])
+                table.writerow((*map(csv_cell, cells), shown))

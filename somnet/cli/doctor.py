@@ -1,0 +1,84 @@
+"""Is this machine ready? Each check says what it found and, if it is not good, what to do."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+
+from somnet.errors import OPENCV_FIX, SomnetError
+from somnet.system.files import cache_folder
+
+PACKAGES = ("torch", "torchvision", "timm", "opencv-contrib-python-headless", "pillow", "pyarrow", "scikit-learn")
+LEAST_FREE_GB = 5
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; without a needed one nothing works."""
+
+    name: str
+    good: bool
+    found: str
+    fix: str = ""
+    needed: bool = True
+
+
+def checks() -> list[Check]:
+    """All checks, in the order they are shown."""
+    return [_python(), *map(_package, PACKAGES), _edge_boxes(), _offline_weights(), _gpu(), _disk()]
+
+
+def _python() -> Check:
+    version = platform.python_version_tuple()
+    return Check(
+        "python", tuple(map(int, version[:2])) >= (3, 11), platform.python_version(), "install Python 3.11 or newer"
+    )
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name, True, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, False, "missing", f"pip install {name}")
+
+
+def _edge_boxes() -> Check:
+    try:
+        import cv2
+
+        present = hasattr(cv2, "ximgproc") and hasattr(cv2.ximgproc, "createEdgeBoxes")
+    except ImportError as error:
+        return Check("EdgeBoxes (cv2.ximgproc)", False, str(error), OPENCV_FIX)
+    return Check(
+        "EdgeBoxes (cv2.ximgproc)", present, "present" if present else "another opencv wheel hides it", OPENCV_FIX
+    )
+
+
+def _offline_weights() -> Check:
+    from somnet.nn.weights import OFFLINE_MODEL, offline_weights_file
+
+    try:
+        return Check("offline weights", True, f"{OFFLINE_MODEL}: {offline_weights_file().stat().st_size / 1e6:.0f} MB")
+    except SomnetError as error:
+        return Check("offline weights", False, "missing", str(error))
+
+
+def _gpu() -> Check:
+    import torch
+
+    cores = os.cpu_count() or 1
+    fix = "none needed for --freeze trunk; for --freeze none use a machine with an NVIDIA GPU and its driver"
+    if not torch.cuda.is_available():
+        return Check("GPU", False, f"none; {cores} CPU cores", fix, needed=False)
+    return Check("GPU", True, torch.cuda.get_device_name(0), needed=False)
+
+
+def _disk() -> Check:
+    folder = cache_folder()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free / 1e9
+    found = f"{free:.0f} GB free for the cache {folder}"
+    return Check(
+        "disk", free >= LEAST_FREE_GB, found, "free some space, or set SOMNET_CACHE to another disk", needed=False
+    )

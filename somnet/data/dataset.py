@@ -1,0 +1,296 @@
+"""A data set made ready for a network: listed, scanned, checked, and its inputs at hand."""
+
+import csv
+import hashlib
+import logging
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+
+from somnet.config import Config, ProposalConfig
+from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
+from somnet.data.duplicates import group_duplicates
+from somnet.data.index import ROWS_AT_ONCE, Index
+from somnet.data.maps import MapStore
+from somnet.data.proposals import Scan, scan
+from somnet.data.sources import open_source
+from somnet.errors import DataError
+from somnet.nn.backbones import Network
+from somnet.system.files import atomic_path, csv_cell, display_name
+from somnet.system.progress import track
+from somnet.system.ranks import ALONE, Ranks
+
+log = logging.getLogger("somnet")
+
+MOST_NAMED = 5  # bad files that are named on screen; the tables name all
+MAPS_A_PART = 512
+FORWARD_IMAGES = 32  # images at once where nothing is learnt
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The readable images of one split."""
+
+    index: Index
+    scan: Scan
+    groups: NDArray[np.int64]  # (n,) of duplicates, over all splits; -1: alone
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Given labels (n,)."""
+        return self.index.labels()
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be used, and why."""
+
+    file_name: str
+    label: str | None
+    split: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Training images, held-out images if there are any, and what had to be left out."""
+
+    path: Path
+    classes: tuple[str, ...]
+    train: Part
+    test: Part | None
+    unreadable: tuple[Unreadable, ...]
+
+    def fingerprint(self) -> str:
+        """Of the training images' names, labels and content: a resume must find the same."""
+        digest = hashlib.sha256(repr(self.classes).encode())
+        columns = [self.train.index.table["file_name"], self.train.labels, self.train.scan.keys]
+        table = pa.table(columns, ["name", "label", "key"])
+        for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+            for name, label, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                digest.update(b"%s\0%d\0%s" % (name, label, key))
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """An image that shows the same as others of its group."""
+
+    group: int
+    file_name: str
+    split: str
+    label: str
+    exact: bool  # whether a file of the group has the same content
+
+
+def duplicates(data: DataSet) -> list[Duplicate]:
+    """The images of a data set that occur more than once, group after group; training images first."""
+    found = []
+    for part in (data.train, data.test) if data.test else (data.train,):
+        labels, splits = part.labels, part.index.column("split")
+        names, keys = part.index.column("file_name"), part.scan.keys.to_pylist()
+        for row in np.flatnonzero(part.groups >= 0):
+            label = data.classes[labels[row]]
+            found.append((part.groups[row], display_name(names[row]), splits[row], label, keys[row]))
+    times = Counter(key for *_, key in found)
+    rows = [Duplicate(int(group), name, split, label, times[key] > 1) for group, name, split, label, key in found]
+    return sorted(rows, key=lambda row: row.group)
+
+
+def leaks(found: list[Duplicate]) -> list[tuple[Duplicate, Duplicate]]:
+    """A training image and a held-out one of each group that has both."""
+    train, held_out = (
+        {row.group: row for row in reversed(found) if (row.split == "train") is yes} for yes in (True, False)
+    )
+    return [(row, held_out[group]) for group, row in sorted(train.items()) if group in held_out]
+
+
+def write_duplicates(file: Path, data: DataSet) -> None:
+    """A CSV file with a row per duplicate. No cell starts a formula."""
+    with atomic_path(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(("group", "file_name", "split", "label", "exact"))
+        for row in duplicates(data):
+            exact = "true" if row.exact else "false"
+            table.writerow((row.group, csv_cell(row.file_name), row.split, csv_cell(row.label), exact))
+
+
+def held_out_split(index: Index) -> str | None:
+    """The split to test on: `test`, else `val`."""
+    return next((name for name in ("test", "val") if name in index.splits()), None)
+
+
+def need_training(index: Index, data: Path) -> None:
+    """Refuse data without training images."""
+    if "train" not in index.splits():
+        raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
+
+
+def scan_together(index: Index, config: ProposalConfig, workers: int | None = None, ranks: Ranks = ALONE) -> Scan:
+    """Each rank scans its share of the images; what it finds reaches the others through the cache."""
+    if ranks.world > 1:
+        scan(index.take(np.array(ranks.share(len(index)), np.int64)), config, workers, part=f"rank{ranks.rank}")
+        ranks.barrier()
+    found = scan(index, config, workers) if ranks.first else None  # puts the shares together
+    ranks.barrier()
+    return scan(index, config, workers) if found is None else found
+
+
+def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: Ranks = ALONE) -> DataSet:
+    """List a data set, try every file, find the boxes, and check that one can train on what is left."""
+    index = open_source(data)
+    need_training(index, data)
+    held_out = held_out_split(index)
+    if strange := sorted(index.splits().difference(SPLITS)):
+        count = len(index.of_split(*strange))
+        log.warning("left out: %d images of a split that is none of %s: %s", count, ", ".join(SPLITS), some(strange))
+    used = index.of_split("train", held_out) if held_out else index.of_split("train")
+    found = scan_together(used, config.proposals, workers, ranks)
+    readable, labels = found.readable(), used.labels()
+    split = used.table["split"].take(pa.array(readable))
+    train_rows = readable[pc.equal(split, "train").to_numpy()]
+    test_rows = readable[pc.equal(split, held_out).to_numpy()] if held_out else readable[:0]
+    unreadable = unreadable_files(used, found)
+    present = np.unique(labels[train_rows])
+    if len(present) < 2:
+        which = f"only the class '{used.classes[present[0]]}'" if len(present) else "no readable image at all"
+        raise DataError(
+            f"{data} has {which} to train on{first_reasons(unreadable)}: a classifier needs images of at least 2 "
+            "classes, each in a folder of its own"
+        )
+    rows = np.concatenate([train_rows, test_rows])  # training images first: of a leak, the test image is the copy
+    groups = group_duplicates(*(column.take(pa.array(rows)) for column in (found.keys, found.hashes)))
+    train_groups, test_groups = np.split(groups, [len(train_rows)])
+    train = Part(used.take(train_rows), found.take(train_rows), train_groups)
+    test = Part(used.take(test_rows), found.take(test_rows), test_groups) if len(test_rows) else None
+    return DataSet(data, used.classes, train, test, unreadable)
+
+
+def unreadable_files(index: Index, found: Scan) -> tuple[Unreadable, ...]:
+    """What a scan could not read, and why."""
+    rows = np.setdiff1d(np.arange(len(index)), found.readable())
+    bad, reasons = index.take(rows), found.reasons.take(pa.array(rows)).to_pylist()
+    columns = zip(bad.column("file_name"), bad.labels(), bad.column("split"), reasons, strict=True)
+    return tuple(
+        Unreadable(display_name(name), index.classes[label] if label >= 0 else None, split, reason)
+        for name, label, split, reason in columns
+    )
+
+
+def describe(data: DataSet, images_per_bag: int) -> list[str]:
+    """What was found, for people: classes, counts, bad files, classes too small for a bag."""
+    counts = np.bincount(data.train.labels, minlength=len(data.classes))
+    present = counts[counts > 0]
+    lines = [
+        f"{data.path}: {len(data.classes)} classes",
+        f"train: {len(data.train)} images, {present.min()} to {present.max()} a class",
+        f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
+    ]
+    boxes = data.train.scan.counts
+    lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
+    if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
+        lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
+    if small := [
+        f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
+    ]:
+        lines.append(
+            f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they take part all the same"
+        )
+    if found := duplicates(data):
+        lines.append(f"duplicates: {len(found)} images in {len({row.group for row in found})} groups")
+        if both := leaks(found):
+            named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
+            lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
+    if data.unreadable:
+        lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{first_reasons(data.unreadable)}")
+    return lines
+
+
+def first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
+    """The first of them in brackets, for a message; nothing where there are none."""
+    if not unreadable:
+        return ""
+    return " (" + some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
+
+
+def some(items: list[str], between: str = ", ") -> str:
+    """The first few of many, and how many more there are."""
+    rest = len(items) - MOST_NAMED
+    return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
+
+
+def make_inputs(
+    part: Part,
+    network: Network,
+    config: Config,
+    *,
+    device: str,
+    workers: int,
+    views: NDArray[np.float32] | None = None,
+    ranks: Ranks = ALONE,
+) -> Inputs:
+    """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached.
+
+    With `views` (n, 4), shares of width and height, only that part of each image is looked at, without its proposals.
+    Each rank computes its share of the maps, and those that the cache does not bring from the others.
+    """
+    if views is not None:
+        part = replace(part, scan=part.scan.through(views))
+    boxes = Boxes(part.scan)
+    if not network.frozen_trunk:
+        return PixelInputs(part.index, boxes, config.model.imgsz, views)
+    store = MapStore(network.trunk_fingerprint(), network.input_shape)
+
+    def fill(rows: NDArray[np.int64]) -> None:
+        if len(rows):
+            seen = None if views is None else views[rows]
+            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), config.model.imgsz, seen)
+            _fill(store, pixels, network, device, workers)
+
+    if ranks.world > 1:
+        missing = uncached(part, store)
+        ranks.barrier()  # all have listed the same
+        fill(missing[ranks.share(len(missing))])
+        ranks.barrier()
+        store = MapStore(network.trunk_fingerprint(), network.input_shape)
+    fill(uncached(part, store))
+    return CachedInputs(store, boxes)
+
+
+def uncached(part: Part, store: MapStore) -> NDArray[np.int64]:
+    """Rows whose maps are not in the store; of equal files only the first."""
+    first: dict[bytes, int] = {}
+    for row, key in enumerate(part.scan.keys.to_pylist()):
+        if key is not None and key not in store:
+            first.setdefault(key, row)
+    return np.array(sorted(first.values()), np.int64)
+
+
+@torch.no_grad()
+def _fill(store: MapStore, inputs: PixelInputs, network: Network, device: str, workers: int) -> None:
+    network.eval()
+    batches = BagBatches(each_image_once(inputs.index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
+    all_keys = inputs.boxes.scan.keys
+    keys: list[bytes] = []
+    maps: list[torch.Tensor] = []
+    with track("feature maps", len(inputs.index)) as advance:
+        for bag in load(batches, workers):
+            assert bag.images is not None
+            keys.extend(all_keys.take(pa.array(bag.index[:, 0].numpy())).to_pylist())
+            maps.append(network.prepare(bag.images.to(device)).to(torch.float16).cpu())
+            advance(len(bag.label))
+            if len(keys) >= MAPS_A_PART:
+                store.add(keys, torch.cat(maps))
+                keys, maps = [], []
+    if keys:
+        store.add(keys, torch.cat(maps))

@@ -1,0 +1,148 @@
+"""A run's network for other programs: a timm folder or an ONNX file, each with a model card."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from timm.models._hub import save_config_for_hf
+from torch import Tensor, nn
+
+from somnet.errors import ExportError
+from somnet.exports.model_card import model_card
+from somnet.nn.backbones import Network, as_timm_model, licence_of
+from somnet.runs.run import Run
+from somnet.system.files import atomic_folder
+from somnet.system.version import VERSION
+
+log = logging.getLogger("somnet")
+
+EXTRA = 'pip install "somnet[export]"'
+TOLERANCE = 1e-4  # of a logit, between torch and what was written
+CARD, WEIGHTS, CONFIG, GRAPH = "README.md", "model.safetensors", "config.json", "model.onnx"
+
+
+def export(
+    run: Run | Path | str, format: str = "onnx", out: Path | str | None = None, *, overwrite: bool = False
+) -> Path:
+    """Write the network of a finished run as a folder for timm or for ONNX; by default RUN/export/FORMAT."""
+    run = run if isinstance(run, Run) else Run(run)
+    if format not in _WRITERS:
+        raise ExportError(f"there is no format '{format}': choose one of {', '.join(_WRITERS)}")
+    out = run.path / "export" / format if out is None else Path(out)
+    _refuse_taken(out, overwrite)
+    card = model_card(run, format)  # an unfinished run is refused before any work
+    with atomic_folder(out) as folder:
+        _WRITERS[format](run, folder)
+        (folder / CARD).write_text(card, encoding="utf-8")
+    return out
+
+
+def _refuse_taken(out: Path, overwrite: bool) -> None:
+    """A folder that exists is replaced only if asked to, and only if all in it was written here."""
+    if out.exists() and not out.is_dir():
+        raise ExportError(f"{out} is a file: give another --out")
+    names = {file.name for file in out.iterdir()} if out.exists() else set()
+    if names - {CARD, WEIGHTS, CONFIG, GRAPH}:
+        raise ExportError(f"{out} holds other files: give another --out")
+    if names and not overwrite:
+        raise ExportError(f"{out} exists: add --overwrite to replace it, or give another --out")
+
+
+def preprocessing(network: Network, side: int) -> dict[str, Any]:
+    """How an image becomes the network's input, for people and programs."""
+    return {
+        "size": [side, side],
+        "resize": "the whole upright RGB image squashed to the square, aspect ratio not kept; bilinear, antialiased",
+        "layout": "NCHW",
+        "channels": "RGB",
+        "dtype": "uint8",
+        "range": [0, 255],
+        "mean": network.mean.flatten().tolist(),
+        "std": network.std.flatten().tolist(),
+        "normalise": "done inside the model: (pixel / 255 - mean) / std",
+    }
+
+
+def _write_timm(run: Run, folder: Path) -> None:
+    network, side = run.model.cpu(), run.config.model.imgsz
+    model, arguments = as_timm_model(network, run.config.model)
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    safetensors.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    about_the_original = ("test_input_size", "test_crop_pct", "origin_url", "paper_ids", "paper_name", "notes", "tag")
+    known = {name: value for name, value in model.pretrained_cfg.items() if name not in about_the_original}
+    model.pretrained_cfg = {
+        **known,
+        "num_classes": len(run.classes),
+        "input_size": [3, side, side],
+        "mean": network.mean.flatten().tolist(),
+        "std": network.std.flatten().tolist(),
+        "interpolation": "bilinear",
+        "crop_pct": 1.0,
+        "crop_mode": "squash",  # the whole image, its aspect ratio not kept: what to_square does
+        "license": licence_of(run.config.model),
+    }
+    more = {"label_names": list(run.classes), "somnet_version": VERSION}
+    save_config_for_hf(model, folder / CONFIG, more, arguments)  # type: ignore[arg-type]  # timm means a Path
+
+
+class _FromPixels(nn.Module):
+    """uint8 pixels to logits. The normalisation is inside, where nobody can get it wrong."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.network(self.network.prepare(pixels))  # type: ignore[no-any-return]
+
+
+def _write_onnx(run: Run, folder: Path) -> None:
+    try:
+        import onnx
+        import onnxruntime
+        import onnxscript  # noqa: F401  torch's exporter needs it
+    except ImportError as error:
+        raise ExportError(f"--format onnx needs the package {error.name}: {EXTRA}") from None
+    model, side = _FromPixels(run.model.cpu()).eval(), run.config.model.imgsz
+    pixels = torch.randint(0, 256, (3, 3, side, side), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    program = torch.onnx.export(
+        model,
+        (pixels,),
+        input_names=["pixels"],
+        output_names=["logits"],
+        dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None
+    graph = program.model_proto
+    onnx.helper.set_model_props(graph, _metadata(run, side))
+    onnx.checker.check_model(graph)
+    onnx.save_model(graph, folder / GRAPH)
+    session = onnxruntime.InferenceSession(folder / GRAPH, providers=["CPUExecutionProvider"])
+    for batch in (pixels, pixels[:1]):
+        [logits] = session.run(["logits"], {"pixels": batch.numpy()})
+        with torch.no_grad():
+            difference = float(np.abs(logits - model(batch).numpy()).max())
+        if not difference < TOLERANCE:
+            raise ExportError(
+                f"onnxruntime's logits are {difference:.2g} away from torch's: use --format timm, or another --model"
+            )
+
+
+def _metadata(run: Run, side: int) -> dict[str, str]:
+    return {
+        "labels": json.dumps(run.classes),
+        "preprocessing": json.dumps(preprocessing(run.model, side)),
+        "architecture": run.config.model.name,
+        "license": licence_of(run.config.model),
+        "somnet_version": VERSION,
+    }
+
+
+_WRITERS: Mapping[str, Callable[[Run, Path], None]] = {"timm": _write_timm, "onnx": _write_onnx}

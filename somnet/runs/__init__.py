@@ -1,0 +1,1 @@
+"""A run: trained, scored, kept on disk, used."""

@@ -1,0 +1,58 @@
+"""The whole state of a run in one safetensors file: tensors, and a JSON text in its header. Nothing can execute."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from somnet.errors import RunError
+from somnet.methods.base import Method
+from somnet.system.files import atomic_path, parse_json
+
+LAST = Path("checkpoints") / "last.safetensors"
+METHOD = "method."  # how the names of a method's tensors begin
+
+
+def save_checkpoint(file: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Write atomically: a kill leaves the old checkpoint or the new one."""
+    with atomic_path(file) as temporary:
+        whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+        try:
+            save_file(whole, temporary, metadata={"state": json.dumps(state)})
+        except SafetensorError as error:  # of a full disk, too
+            raise OSError(str(error)) from error
+
+
+def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and state of a checkpoint."""
+    try:
+        with safe_open(file, framework="pt") as reader:
+            state = parse_json((reader.metadata() or {})["state"])
+            tensors = {name: reader.get_tensor(name) for name in reader.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise RunError(f"{file} does not exist: train first, or give the folder of a run") from None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{file} is no checkpoint of somnet ({error}): train again with --overwrite") from None
+    if not isinstance(state, dict):
+        raise RunError(f"{file} is no checkpoint of somnet: train again with --overwrite")
+    if bad := [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]:
+        raise RunError(f"{file} holds what is no number, in {bad[0]}: train again with --overwrite")
+    return tensors, state
+
+
+def restore_method(method: Method, tensors: Mapping[str, Tensor]) -> None:
+    """Give a method the state that a checkpoint has of it; ValueError where it does not fit."""
+    state = {name.removeprefix(METHOD): tensor for name, tensor in tensors.items() if name.startswith(METHOD)}
+    for name, own in method.state_dict().items():
+        if name in state and (state[name].dtype, state[name].shape) != (own.dtype, own.shape):
+            raise ValueError(
+                f"{name} is {state[name].dtype} {list(state[name].shape)}, not {own.dtype} {list(own.shape)}"
+            )
+    try:
+        method.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(" ".join(str(error).split())) from None

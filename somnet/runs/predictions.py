@@ -1,0 +1,107 @@
+"""Which files to predict, and the table of predictions."""
+
+import csv
+import glob
+import json
+import mimetypes
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from somnet.data.sources.folder import files_below
+from somnet.errors import DataError
+from somnet.runs.run import Prediction
+from somnet.system.files import atomic_path, csv_cell, display_name
+
+_KINDS = mimetypes.MimeTypes()  # Python's own list, the same on every machine
+
+
+def image_files(paths: Sequence[Path]) -> list[str]:
+    """The files that names, folders and patterns such as photos/**/*.jpg stand for, each once, in a fixed order.
+
+    What was named is always tried. In folders and behind patterns, files whose name says that they are something
+    other than an image are passed over.
+    """
+    files = list(dict.fromkeys(file for path in paths for file in _expand(str(path))))
+    if not files:
+        raise DataError(f"no images in {', '.join(map(str, paths))}: give image files, folders or patterns")
+    return files
+
+
+def _expand(path: str) -> Iterator[str]:
+    if os.path.isdir(path):
+        below = (os.path.join(path, os.fsdecode(name)) for name in files_below(os.fsencode(path), b""))
+        yield from (file for file in below if _may_be_an_image(file))
+    elif os.path.lexists(path) or not glob.has_magic(path):
+        yield path
+    else:
+        found = sorted(glob.glob(path, recursive=True), key=os.fsencode)
+        if not found:
+            raise DataError(f"no file matches {path}: mend the pattern, or give a folder")
+        for match in found:
+            if os.path.isdir(match):
+                yield from _expand(match)
+            elif _may_be_an_image(match):
+                yield match
+
+
+def _may_be_an_image(file: str) -> bool:
+    kind, _ = _KINDS.guess_type("file" + os.path.splitext(file)[1])
+    return kind is None or kind.startswith("image/")
+
+
+def write_predictions(predictions: Iterable[Prediction], out: Path, *, top: int) -> tuple[int, int]:
+    """A row per file with its `top` classes, as CSV or JSON lines by the name of `out`, written as they come.
+
+    Returns how many rows there are, and how many of them are of unreadable files.
+    """
+    if out.suffix.lower() not in _WRITERS:
+        raise DataError(f"cannot tell the format of {out}: let its name end with {' or '.join(_WRITERS)}")
+    rows = bad = 0
+    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        write = _WRITERS[out.suffix.lower()](file, top)
+        for prediction in predictions:
+            write(prediction)
+            rows += 1
+            bad += prediction.unreadable_reason is not None
+    return rows, bad
+
+
+Writer = Callable[[Prediction], object]
+
+
+def _csv_writer(file: IO[str], top: int) -> Writer:
+    writer = csv.writer(file)
+    places = [name for place in range(2, top + 1) for name in (f"label_{place}", f"probability_{place}")]
+    writer.writerow(["file_name", "predicted_label", "probability", *places, "unreadable_reason", "heatmap"])
+
+    def write(row: Prediction) -> None:
+        pairs = zip(row.labels, row.probabilities, strict=True)
+        cells = [cell for label, probability in pairs for cell in (label, f"{probability:.6f}")]
+        cells += [""] * (2 * top - len(cells))
+        texts = (_shown(row.file_name), *cells, row.unreadable_reason or "", _shown(row.heatmap or ""))
+        writer.writerow([csv_cell(text) for text in texts])
+
+    return write
+
+
+def _jsonl_writer(file: IO[str], _: int) -> Writer:
+    def write(row: Prediction) -> None:
+        values = {
+            "file_name": _shown(row.file_name),
+            "labels": row.labels,
+            "probabilities": [round(probability, 6) for probability in row.probabilities],
+            "unreadable_reason": row.unreadable_reason,
+            "heatmap": None if row.heatmap is None else _shown(row.heatmap),
+        }
+        file.write(json.dumps(values, ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _shown(name: str) -> str:
+    return display_name(os.fsencode(name))
+
+
+_WRITERS: dict[str, Callable[[IO[str], int], Writer]] = {".csv": _csv_writer, ".jsonl": _jsonl_writer}

@@ -1,0 +1,244 @@
+"""What a trained method thinks of every training image and region, as tables."""
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from somnet.core.types import Bag
+from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.duplicates import later_members
+from somnet.data.index import Index
+from somnet.data.proposals import Scan
+from somnet.methods.base import Method
+from somnet.runs.metrics import auroc, iou
+from somnet.system.files import FORMULA_STARTS, atomic_path, display_name
+from somnet.system.progress import track
+from somnet.system.ranks import ALONE, Ranks
+
+log = logging.getLogger("somnet")
+
+LABEL_ISSUE = 0.5  # label_score below it, and another class predicted: a label issue
+BACKGROUND_ISSUE = 0.5  # background_score below it, and no label issue: a background issue
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Scores against the known truth; None where nothing is known."""
+
+    auroc: float | None  # of label_score, wrong labels against right ones
+    best_iou: float | None  # of the best box of rightly labelled images with the true box
+    image_iou: float | None  # the same for the whole image, to compare
+
+
+def inspect_images(
+    method: Method,
+    index: Index,
+    scan: Scan,
+    groups: NDArray[np.int64],
+    inputs: Inputs,
+    *,
+    batch_size: int,
+    device: str,
+    workers: int,
+    ranks: Ranks = ALONE,
+    folder: Path | None = None,
+) -> tuple[pa.Table, pa.Table]:
+    """A row per readable image, and a row per region; `groups` (n,) of duplicates, -1 for none.
+
+    Of several ranks each inspects its share and leaves it in a `folder` that all can read; only the first gets all.
+    """
+    share = ranks.share(len(index))
+    batches = BagBatches(each_image_once(index.labels(), share), batch_size, inputs, None, seed=None)
+    method.eval()
+    images, regions = [], []
+    with torch.no_grad(), track("scoring images", len(share)) as advance:
+        for bag in load(batches, workers):
+            image_rows, region_rows = _describe(method, bag.to(device), index, scan)
+            images.append(image_rows)
+            regions.append(region_rows)
+            advance(len(bag.label))
+    if folder is not None and ranks.world > 1:
+        images, regions = (
+            _put_together(images, folder, "issues", ranks),
+            _put_together(regions, folder, "regions", ranks),
+        )
+    if not ranks.first:
+        return pa.table({}), pa.table({})
+    return _with_groups(pa.concat_tables(images), groups), pa.concat_tables(regions)
+
+
+def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
+    """The tables of all ranks, one a rank, for the first of them; nothing for the others."""
+    files = [folder / f"{name}-of-rank{rank}.parquet" for rank in range(ranks.world)]
+    files[ranks.rank].unlink(missing_ok=True)  # of a run that was killed
+    if tables:
+        with atomic_path(files[ranks.rank]) as temporary:
+            pq.write_table(pa.concat_tables(tables), temporary, compression="zstd")
+    ranks.barrier()
+    if not ranks.first:
+        return []
+    found = [pq.read_table(file) for file in files if file.exists()]
+    for file in folder.glob(f"{name}-of-rank*.parquet"):  # more, if it was killed with more ranks
+        file.unlink()
+    return found
+
+
+def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:
+    numbers = pa.array(groups, pa.int32(), mask=groups < 0)
+    place = images.schema.get_field_index("unreadable_reason") + 1
+    images = images.add_column(place, "is_near_duplicate_issue", pa.array(later_members(groups)))
+    return images.add_column(place + 1, "duplicate_group", numbers)
+
+
+def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Table, pa.Table]:
+    seen = method.inspect(bag)
+    rows = bag.index[:, 0].cpu().numpy()  # (I,)
+    weights = seen.weights.cpu().numpy()  # (I, P)
+    best = seen.best.cpu().numpy()  # (I,)
+    pick = np.arange(len(rows))
+    shares = bag.boxes[:, 0].cpu().numpy()  # (I, P, 4)
+    pixels = shares * np.tile(scan.sizes[rows], 2)[:, None]  # (I, P, 4)
+    predicted = seen.probabilities.argmax(dim=1).cpu().numpy()
+    label_score = seen.label_score.clamp(0, 1).cpu().numpy()
+    background_score = seen.background_score.clamp(0, 1).cpu().numpy()
+    label_issue = (label_score < LABEL_ISSUE) & (predicted != bag.label.cpu().numpy())
+    names = pa.array([display_name(name) for name in index.table["file_name"].take(pa.array(rows)).to_pylist()])
+    details = {name: value.cpu().numpy() for name, value in seen.details.items()}  # (I, P) each
+    classes = np.array(index.classes, dtype=object)
+
+    def of_best(name: str, kind: pa.DataType) -> pa.Array:
+        if name not in details:
+            return pa.nulls(len(rows), kind)
+        return pa.array(details[name][pick, best]).cast(kind)
+
+    images = pa.table(
+        {
+            "file_name": names,
+            "given_label": pa.array(classes[bag.label.cpu().numpy()], pa.string()),
+            "predicted_label": pa.array(classes[predicted], pa.string()),
+            "predicted_score": seen.probabilities.amax(dim=1).cpu().numpy(),
+            "is_label_issue": label_issue,
+            "label_score": label_score,
+            "is_background_issue": (background_score < BACKGROUND_ISSUE) & ~label_issue,
+            "background_score": background_score,
+            "is_unreadable_issue": np.zeros(len(rows), bool),
+            "unreadable_reason": pa.nulls(len(rows), pa.string()),
+            "winner_slot": of_best("slot", pa.int32()),
+            "d_score": of_best("d", pa.float32()),
+            "r_score": of_best("r", pa.float32()),
+            "a_score": of_best("a", pa.float32()),
+            "roi_weight": weights[pick, best],
+            "clean_box": _box_column(pixels[pick, best]),
+        }
+    )
+    real = bag.mask[:, 0].cpu().numpy()  # (I, P)
+    image_of, box_of = np.nonzero(real)
+    regions = pa.table(
+        {
+            "file_name": names.take(pa.array(image_of)),
+            "region": box_of.astype(np.int32),  # 0 is the image itself
+            "box": _box_column(pixels[real]),
+            "roi_weight": weights[real],
+            **{
+                column: pa.array(details[name][real]).cast(kind) if name in details else pa.nulls(len(box_of), kind)
+                for column, name, kind in _REGION_COLUMNS
+            },
+        }
+    )
+    return images, regions
+
+
+_REGION_COLUMNS = (
+    ("winner_slot", "slot", pa.int32()),
+    ("d_score", "d", pa.float32()),
+    ("r_score", "r", pa.float32()),
+    ("a_score", "a", pa.float32()),
+    ("similarity", "similarity", pa.float32()),
+)
+
+
+def _box_column(boxes: NDArray[np.floating]) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(boxes.astype(np.float32).ravel()), 4)
+
+
+def with_unreadable(images: pa.Table, names: list[str], labels: list[str | None], reasons: list[str]) -> pa.Table:
+    """Add a row for each file that could not be read."""
+    if not names:
+        return images
+    known = {
+        "file_name": names,
+        "given_label": labels,
+        "is_label_issue": [False] * len(names),
+        "is_background_issue": [False] * len(names),
+        "is_unreadable_issue": [True] * len(names),
+        "unreadable_reason": reasons,
+        "is_near_duplicate_issue": [False] * len(names),
+    }
+    columns = [
+        pa.array(known[field.name], field.type) if field.name in known else pa.nulls(len(names), field.type)
+        for field in images.schema
+    ]
+    return pa.concat_tables([images, pa.Table.from_arrays(columns, schema=images.schema)])
+
+
+def write_tables(out: Path, images: pa.Table, regions: pa.Table) -> None:
+    """issues.parquet, issues.csv and regions.parquet. No cell of the CSV starts a formula."""
+    for name, table in (("issues", images), ("regions", regions)):
+        with atomic_path(out / f"{name}.parquet") as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    with atomic_path(out / "issues.csv") as temporary:
+        pa.csv.write_csv(_as_text(images), temporary)
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    boxes = table["clean_box"].combine_chunks()
+    table = table.set_column(table.schema.get_field_index("clean_box"), "clean_box", _box_texts(boxes))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            table = table.set_column(place, field.name, _safe_cells(table.column(place)))
+    return table
+
+
+def _safe_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`csv_cell` of a whole column."""
+    is_formula = pc.match_substring_regex(column, f"^[{re.escape(''.join(FORMULA_STARTS))}]")
+    return pc.if_else(is_formula, pc.binary_join_element_wise("'", column, ""), column)
+
+
+def _box_texts(boxes: pa.FixedSizeListArray) -> pa.Array:
+    """Boxes, which lie within their images, as four numbers with a digit after the point."""
+    tenths = np.rint(10 * boxes.flatten().to_numpy().astype(np.float64)).astype(np.int64).reshape(-1, 4)  # (n, 4)
+    numbers = [
+        pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in np.divmod(column, 10)), ".")
+        for column in tenths.T
+    ]
+    texts = pc.binary_join_element_wise(*numbers, " ")
+    return pc.replace_with_mask(pa.nulls(len(boxes), pa.string()), boxes.is_valid(), texts)
+
+
+def against_truth(images: pa.Table, index: Index, scan: Scan) -> Truth:
+    """Compare the scores of readable images with what the data set says is true."""
+    true_label = index.table["true_label"].combine_chunks()
+    given = pa.array(index.classes, pa.string()).take(pa.array(index.labels()))
+    known = np.asarray(true_label.is_valid())  # (n,)
+    clean = np.asarray(pc.equal(true_label, given).fill_null(False))  # (n,)
+    score = images["label_score"].to_numpy()
+    area = auroc(score[known], clean[known]) if known.any() else None
+    boxes = index.table["true_box"].combine_chunks()
+    rows = np.flatnonzero(np.asarray(boxes.is_valid()) & (clean | ~known))
+    if len(rows) == 0:
+        return Truth(area, None, None)
+    chosen = (boxes, images["clean_box"].combine_chunks())
+    true_boxes, best = (column.take(pa.array(rows)).flatten().to_numpy().reshape(-1, 4) for column in chosen)
+    whole = np.concatenate([np.zeros((len(rows), 2)), scan.sizes[rows]], axis=1)
+    overlaps = (iou(found.astype(np.float64), true_boxes.astype(np.float64)) for found in (best, whole))
+    return Truth(area, *(float(overlap.mean()) for overlap in overlaps))

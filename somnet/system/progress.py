@@ -1,0 +1,90 @@
+"""Progress of long work: a bar with speed and time left in a terminal, plain lines elsewhere."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from somnet.system.files import screen_text
+
+log = logging.getLogger("somnet")
+console = Console(stderr=True)
+
+Advance = Callable[..., None]
+"""advance(count=1, note="") moves the bar; the note is shown behind it."""
+
+LINE_SECONDS = 10.0  # without a terminal: a line at most this often
+
+
+class LineFormatter(logging.Formatter):
+    """A message is one line, whatever files are called."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """The line, with its time and level if they are asked for."""
+        record.message = screen_text(record.message)
+        return super().formatMessage(record)
+
+
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="cyan")
+
+
+@contextlib.contextmanager
+def track(label: str, total: int) -> Iterator[Advance]:
+    """Show the progress of `total` units of work."""
+    spoken = log.level <= logging.INFO  # a log that is told to be quiet shows no bar either
+    with _bar(label, total) if console.is_terminal and spoken else _lines(label, total) as advance:
+        yield advance
+
+
+@contextlib.contextmanager
+def _bar(label: str, total: int) -> Iterator[Advance]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Speed(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(label, total=total, note="")
+
+        def advance(count: int = 1, note: str = "") -> None:
+            progress.update(task, advance=count, note=note)
+
+        yield advance
+
+
+@contextlib.contextmanager
+def _lines(label: str, total: int) -> Iterator[Advance]:
+    start = last = time.monotonic()
+    done = 0
+
+    def advance(count: int = 1, note: str = "") -> None:
+        nonlocal done, last
+        done += count
+        now = time.monotonic()
+        if now - last >= LINE_SECONDS and done < total:
+            last = now
+            speed = max(done, 1) / (now - start)
+            log.info("%s: %d/%d, %.1f/s, %s left %s", label, done, total, speed, duration((total - done) / speed), note)
+
+    yield advance
+    seconds = time.monotonic() - start
+    log.info("%s: %d/%d done in %s", label, done, total, duration(seconds))
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 8 s, 3 min 20 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,232 @@
+"""Several processes at one training, started by torchrun: which one this is, and what they tell each other.
+
+Every rank holds the same method and draws the same bags. Each takes its share of a batch; gradients are averaged, so
+all of them take the same step. The first rank writes. A single process is a world of one, which has nothing to tell.
+"""
+
+import contextlib
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from somnet.errors import RunError
+from somnet.system.parallel import share_of
+
+log = logging.getLogger("somnet")
+
+LOOK_SECONDS = 0.05  # between two looks at what other ranks have noted
+MEETINGS = itertools.count()  # of this process; all ranks come to the same ones, in the same order
+LONGEST = timedelta(days=1)  # to wait for another rank; one that died is noticed at once
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a training, seen from one of them."""
+
+    rank: int = 0
+    world: int = 1
+    store: Store | None = None  # torchrun's: it lives as long as the command, restarts included
+    attempt: int = 0  # how many times torchrun has restarted the ranks
+
+    @property
+    def first(self) -> bool:
+        """Whether this rank writes and speaks."""
+        return self.rank == 0
+
+    def share(self, count: int) -> range:
+        """Which of `count` pieces of work are this rank's."""
+        return share_of(count, self.rank, self.world)
+
+    def note(self, what: str, value: str = "") -> None:
+        """Leave a note that all ranks can read, also after a restart."""
+        if self.store is not None:
+            self.store.set(what, value)
+
+    def noted(self, what: str) -> bool:
+        """Whether some rank has left this note."""
+        return self.store is not None and bool(self.store.check([what]))
+
+    def wait_for(self, what: str, meanwhile: Callable[[], None] = lambda: None) -> str:
+        """The value of a note, as soon as it is there; a signal is heard while waiting."""
+        assert self.store is not None
+        while not self.store.check([what]):
+            meanwhile()
+            time.sleep(LOOK_SECONDS)
+        return str(self.store.get(what), "utf-8")
+
+    def barrier(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Go on when all ranks have come here."""
+        if self.world > 1:
+            assert self.store is not None
+            place = self.next_meeting()
+            if self.store.add(f"{place}: present", 1) == self.world:
+                self.note(place)
+            self.wait_for(place, meanwhile)
+
+    def next_meeting(self) -> str:
+        """A name that all ranks give to the next thing that they do together."""
+        return f"meeting {next(MEETINGS)} of attempt {self.attempt}"
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """The sum over all ranks of each number."""
+        return self._reduced(values, dist.ReduceOp.SUM)
+
+    def largest(self, value: int) -> int:
+        """The largest of all ranks' numbers."""
+        return int(self._reduced([value], dist.ReduceOp.MAX)[0])
+
+    def _reduced(self, values: Sequence[float], how: "dist.ReduceOp.RedOpType") -> list[float]:
+        numbers = torch.tensor(values, dtype=torch.float64)
+        if self.world > 1:
+            with _named_loss():
+                dist.all_reduce(numbers, op=how)
+        found: list[float] = numbers.tolist()
+        return found
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """The rows (n, ...) of all ranks in their order; each may have another number of them."""
+        if self.world == 1:
+            return rows
+        counts = torch.zeros(self.world, dtype=torch.int64)
+        counts[self.rank] = len(rows)
+        with _named_loss():
+            dist.all_reduce(counts)
+            padded = rows.new_zeros(int(counts.max()), *rows.shape[1:])
+            padded[: len(rows)] = rows
+            parts = [torch.empty_like(padded) for _ in range(self.world)]
+            dist.all_gather(parts, padded)
+        return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
+
+    def average(self, tensors: Sequence[Tensor], share: float) -> None:
+        """Replace tensors by their mean over the ranks, in which each counts by its share; the shares sum to 1."""
+        if self.world == 1 or not tensors:
+            return
+        flat = torch.cat([tensor.detach().flatten() for tensor in tensors]) * share
+        with _named_loss():
+            dist.all_reduce(flat)
+        for tensor, mean in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+            tensor.detach().copy_(mean.view_as(tensor))
+
+    def average_gradients(self, parameters: Iterable[nn.Parameter], share: float) -> None:
+        """The same for gradients. Of sparse ones the rows of all ranks are brought together."""
+        if self.world == 1:
+            return
+        dense = []
+        for parameter in parameters:
+            if parameter.grad is None:
+                continue
+            if not parameter.grad.is_sparse:
+                dense.append(parameter.grad)
+                continue
+            mine = parameter.grad.coalesce()
+            rows, values = self.gather(mine.indices()[0]), self.gather(mine.values() * share)
+            parameter.grad = torch.sparse_coo_tensor(rows[None], values, mine.shape, check_invariants=False).coalesce()
+        self.average(dense, share)
+
+    def follow_first(self, tensors: Iterable[Tensor]) -> None:
+        """Replace tensors by those of the first rank, to the last bit."""
+        if self.world > 1:
+            with _named_loss():
+                for tensor in tensors:
+                    raw = tensor.detach().reshape(-1).view(torch.uint8).clone()  # gloo knows few kinds of numbers
+                    dist.broadcast(raw, src=0)
+                    tensor.detach().copy_(raw.view(tensor.dtype).view_as(tensor))
+
+
+ALONE = Ranks()
+
+
+def begun(out: Path) -> str:
+    """The note that the work on a folder was begun by this very command."""
+    return f"begun: {out.absolute()}"
+
+
+def find_ranks() -> Ranks:
+    """What torchrun says about this process; ALONE where there is no torchrun."""
+    if not dist.is_torchelastic_launched():
+        return ALONE
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = PrefixStore("somnet", TCPStore(address, port, is_master=False))
+    restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    return Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), store, restarts)
+
+
+def leave_ranks() -> None:
+    """From here on this process is alone: for one that a rank has forked."""
+    os.environ.pop("TORCHELASTIC_RUN_ID", None)
+
+
+@contextlib.contextmanager
+def quiet_ranks(ranks: Ranks) -> Iterator[None]:
+    """Within this context all ranks but the first log errors only, and show no progress."""
+    level = log.level
+    if not ranks.first:
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+@contextlib.contextmanager
+def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
+    """The ranks of this command, able to exchange tensors: by gloo on CPUs, by NCCL on GPUs."""
+    ranks = find_ranks()
+    with quiet_ranks(ranks):
+        if ranks.world == 1:
+            yield ranks
+            return
+        assert ranks.store is not None
+        on_gpu = torch.device(device).type == "cuda"
+        if on_gpu:
+            torch.cuda.set_device(device)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+            store=PrefixStore(ranks.next_meeting(), ranks.store),  # addresses of an earlier group would mislead
+            rank=ranks.rank,
+            world_size=ranks.world,
+            timeout=LONGEST,
+        )
+        try:
+            yield ranks
+        finally:
+            dist.destroy_process_group()
+
+
+def device_of_rank(device: str) -> str:
+    """A GPU a process, where torchrun has started several on this machine."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if torch.device(device).type != "cuda" or here == 1:
+        return device
+    if torch.device(device).index is not None:
+        raise RunError(f"--device {device}, but {here} processes need a GPU each: use --device cuda")
+    if here > torch.cuda.device_count():
+        raise RunError(
+            f"torchrun starts {here} processes, but there are {torch.cuda.device_count()} GPUs: lower --nproc-per-node"
+        )
+    return f"cuda:{os.environ['LOCAL_RANK']}"
+
+
+@contextlib.contextmanager
+def _named_loss() -> Iterator[None]:
+    """gloo says "connection closed", and NCCL much more, where another process has died."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo/transport" not in str(error):
+            raise
+        reason = str(error).splitlines()[0].rpartition("] ")[2].split(". ")[0]
+        raise RunError(
+            f"another rank is gone ({reason}): see its message; with --max-restarts torchrun starts all ranks again, "
+            "or go on with --resume"
+        ) from None

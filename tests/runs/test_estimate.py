@@ -1,0 +1,164 @@
+"""What a training will cost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from somnet.config import Config, load_config
+from somnet.errors import DataError
+from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, work_of
+from somnet.runs.run import build_method
+from somnet.training.train import plan_training
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+STEP = StepPace(prepare=0.5, forward=0.1, step=0.3, saved_bytes=1000)
+READ = ReadPace(load=0.02, propose=0.04)
+WORK = Work(
+    train=100,
+    test=10,
+    passes=4,
+    epochs=5,
+    batch_size=8,
+    max_boxes=20,
+    map_bytes=0,
+    feature_bytes=0,
+    trained_bytes=400,
+    state_bytes=600,
+)
+
+
+def test_a_network_trained_whole_by_hand() -> None:
+    cost = estimate(WORK, STEP, READ, cores=2, speedup=1, apart=False)
+    assert cost.propose == pytest.approx(110 * 0.04 / 2)
+    assert cost.maps == 0
+    assert cost.train == pytest.approx(4 * 100 * 0.3)
+    assert cost.score == pytest.approx((5 * 10 + 110) * 0.1)
+    assert cost.load == pytest.approx((400 + 50 + 110) * 0.02 / 2)
+    assert cost.total == pytest.approx(cost.propose + cost.train + cost.score + cost.load)
+    assert cost.device_bytes == 600 + 2 * 400 + 8 * 1000
+    assert cost.checkpoint_bytes == 600 + 400
+    assert cost.cache_bytes == 110 * 20 * 16
+
+
+def test_a_frozen_trunk_is_paid_once() -> None:
+    cost = estimate(replace(WORK, map_bytes=7), STEP, READ, cores=2, speedup=1, apart=False)
+    assert cost.maps == pytest.approx(110 * 0.5)
+    assert cost.load == pytest.approx(110 * 0.02 / 2)
+    assert cost.cache_bytes == 110 * (20 * 16 + 7)
+
+
+def test_a_faster_device_waits_for_the_cores_in_the_end() -> None:
+    fast = estimate(WORK, STEP, READ, cores=2, speedup=10, apart=True)
+    assert fast.train == pytest.approx(4 * 100 * 0.3 / 10)
+    assert fast.propose == pytest.approx(110 * 0.04 / 2)
+    fastest = estimate(WORK, STEP, READ, cores=2, speedup=1e9, apart=True)
+    assert fastest.total == pytest.approx(fastest.propose + fastest.load)
+
+
+def test_features_of_all_images_at_once_take_memory() -> None:
+    cost = estimate(replace(WORK, feature_bytes=8192), STEP, READ, cores=2, speedup=1, apart=False)
+    plain = estimate(WORK, STEP, READ, cores=2, speedup=1, apart=False)
+    assert cost.device_bytes - plain.device_bytes == 100 * 8192
+
+
+def test_the_work_follows_from_the_plan(tiny: Any) -> None:
+    labels = np.zeros(50, np.int64)
+    somnet = tiny.config("somnet", **{"model.freeze": "none"})
+    work = work_of(build_method(somnet, labels, 3), somnet, train=50, test=5)
+    assert (work.passes, work.map_bytes, work.batch_size) == (4, 0, 6)
+    assert work.feature_bytes > 0  # the memory is initialised on features of all images
+    plain = tiny.config("plain")
+    method = build_method(plain, labels, 3)
+    frozen = work_of(method, plain, train=50, test=5)
+    assert frozen.feature_bytes == 0
+    assert frozen.map_bytes == 2 * np.prod(method.network.input_shape)
+    assert frozen.trained_bytes < frozen.state_bytes  # the trunk is saved, and not trained
+
+
+def test_steps_are_measured(tiny: Any) -> None:
+    frozen, whole = (tiny.config("plain", **{"model.freeze": freeze}) for freeze in ("trunk", "none"))
+    of_frozen, of_whole = (
+        measure_steps(build_method(config, np.zeros(4, np.int64), 3).network, config, "cpu")
+        for config in (frozen, whole)
+    )
+    assert of_frozen.prepare > 0
+    assert of_whole.prepare == 0
+    assert min(of_whole.forward, of_whole.step, of_frozen.forward, of_frozen.step) > 0
+    assert of_whole.saved_bytes > of_frozen.saved_bytes > 0
+
+
+# --- the configs of the paper
+
+
+@pytest.mark.parametrize(("name", "side"), [("clothing1m", 12), ("food101n", 32), ("webvision", 100)])
+def test_the_configs_are_the_papers(name: str, side: int) -> None:
+    config = load_config(CONFIGS / f"{name}.toml")
+    assert (config.method, config.model.name, config.model.freeze, config.model.imgsz) == (
+        "somnet",
+        "resnet50",
+        "none",
+        224,
+    )
+    assert config.model.pretrained is (name != "webvision")
+    assert (config.proposals.max_boxes, config.somnet.images_per_bag) == (20, 2)
+    assert round(config.proposals.min_area * config.model.imgsz**2, -3) == 5000
+    assert config.somnet.memory.side == side
+    weighting = config.somnet.weighting
+    assert (weighting.keep_first, weighting.keep_last, weighting.keep_step) == (0.10, 0.40, 0.05)
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.toml")), ids=lambda file: file.stem)
+def test_configs_say_no_more_than_what_differs(file: Path) -> None:
+    import tomllib
+
+    def flat(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in tree.items():
+            found |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+        return found
+
+    defaults = flat(Config().model_dump())
+    assert [name for name, value in flat(tomllib.loads(file.read_text())).items() if defaults[name] == value] == []
+
+
+# --- the verb
+
+
+def test_plan_reads_the_data(tmp_path: Path, data: Path, tiny: Any, cli: Callable[..., Any]) -> None:
+    (tmp_path / "tiny.toml").write_text(tiny.config("somnet", **{"model.freeze": "none"}).to_toml())
+    done = cli("plan", tmp_path / "tiny.toml", data, "--speedup", 20, "--cores", 8)
+    assert done.code == 0, done.err
+    assert "18 training images 4 times, 6 test images" in done.out
+    assert "a device 20 times as fast as this cpu" in done.out
+    assert "measured on images of the data" in done.out
+    assert "and the 20 of --speedup" in done.out
+
+
+def test_plan_needs_no_data_where_sizes_are_given(tmp_path: Path, tiny: Any, cli: Callable[..., Any]) -> None:
+    (tmp_path / "tiny.toml").write_text(tiny.config("plain", **{"model.freeze": "none"}).to_toml())
+    done = cli("plan", tmp_path / "tiny.toml", "--images", 1000, "--test-images", 7, "--classes", 14)
+    assert done.code == 0, done.err
+    assert "1000 training images 4 times, 7 test images" in done.out
+    assert "assumed: there are no images here to time" in done.out
+    for words in ((), ("--images", 1000)):
+        too_little = cli("plan", tmp_path / "tiny.toml", *words)
+        assert (too_little.code, "give the data, or --images" in too_little.err + too_little.out) == (2, True)
+
+
+def test_data_without_training_images_are_refused(tmp_path: Path, tiny: Any) -> None:
+    (tmp_path / "test" / "a").mkdir(parents=True)
+    (tmp_path / "test" / "a" / "1.jpg").write_bytes(b"never opened")
+    with pytest.raises(DataError, match="no training images"):
+        plan_training(tiny.config("plain"), tmp_path, device="cpu")
+
+
+def test_unreadable_images_are_not_timed(tmp_path: Path, tiny: Any) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jpg").write_bytes(b"no picture")
+    lines = plan_training(tiny.config("plain"), tmp_path, device="cpu")
+    assert any(line.startswith("assumed: there are no images here to time") for line in lines)

@@ -1,0 +1,88 @@
+"""What torchrun starts in test_distributed.py: DATA CONFIG OUT. Each rank leaves OUT/rank<N>.json."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from somnet.config import load_config
+from somnet.data.dataset import scan_together
+from somnet.data.sources import open_source
+from somnet.errors import RunError
+from somnet.methods.base import Method
+from somnet.system.ranks import ALONE, Ranks, joined_ranks
+from somnet.training.loop import Trainer
+from somnet.training.train import train
+from tests.conftest import make_toy
+
+KMEANS = {"somnet.memory.kmeans": True, "somnet.memory.side": 2}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {  # 10 images of 5, 4 and 1: some batches are a single bag
+    "plain": ("plain", {"train.batch_size": 9, "train.epochs": 10}),
+    "plain-roi": ("plain-roi", {"train.batch_size": 4, "train.epochs": 7}),
+    "sl": ("sl", {"train.batch_size": 4, "train.epochs": 7}),
+    "elr": ("elr", {"train.batch_size": 9, "train.epochs": 10}),
+    "pencil": ("pencil", {"train.batch_size": 9, "train.epochs": 10}),
+    "somnet": ("somnet", {"train.batch_size": 10, "train.epochs": 10}),
+    "somnet with K-means": ("somnet", {"train.batch_size": 10, "train.epochs": 10, **KMEANS}),
+    "somnet+": ("somnet+", {"train.batch_size": 6, "train.epochs": 9}),
+    "batch statistics": ("plain", {"train.batch_size": 9, "train.epochs": 4, "model.freeze": "none"}),
+}
+
+
+def fingerprint(method: Method) -> str:
+    """Of weights, memory and all that a method knows of single images."""
+    digest = hashlib.sha256()
+    for tensor in method.state_dict().values():
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def work(case: str, out: Path, ranks: Ranks = ALONE) -> dict[str, Any]:
+    """Train, and tell the losses and the state after each step, and what was logged."""
+    name, settings = CASES[case]
+    made = make_toy(name, **settings)
+    args = (made.method, made.config, made.labels, made.inputs, made.boxes, out)
+    trainer = Trainer(*args, ranks=ranks)
+    steps = []
+    step = trainer._step
+
+    def recorded(*args: Any, **more: Any) -> dict[str, float]:
+        losses = step(*args, **more)
+        steps.append({"losses": losses, "state": fingerprint(made.method)})
+        return losses
+
+    trainer._step = recorded  # type: ignore[method-assign]
+    history = trainer.run().history
+    return {"steps": steps, "history": [{**row, "seconds": 0} for row in history]}
+
+
+def gathered(ranks: Ranks) -> Iterator[list[Any]]:
+    """Rows of different number and kind, as all ranks get them."""
+    for kind in (torch.float32, torch.int64):
+        yield ranks.gather(torch.full((2 * ranks.rank, 3), ranks.rank, dtype=kind)).tolist()
+
+
+def main(data: Path, config: Path, out: Path) -> None:
+    settings = load_config(config)
+    with joined_ranks() as ranks:
+        found = scan_together(open_source(data), settings.proposals, 1, ranks)
+        report: dict[str, Any] = {case: work(case, out / case / str(ranks.rank), ranks) for case in CASES}
+        report["gathered"] = list(gathered(ranks))
+        report["boxes"] = found.boxes.tolist()
+        report["total"] = ranks.total([ranks.rank + 1, 0.5])
+        report["signal"] = ranks.largest(15 * ranks.rank)
+    for case, change in (("refused", {"method": "mopro"}), ("small", {"train.batch_size": 1})):
+        try:
+            train(data, settings.with_settings(change), out=out / case, workers=0)
+        except RunError as error:
+            report[case] = str(error)
+    train(data, settings, out=out / "run", workers=0)
+    (out / f"rank{ranks.rank}.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

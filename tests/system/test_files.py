@@ -1,0 +1,162 @@
+"""Files are old or new, never half."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from somnet.errors import SomnetError
+from somnet.system.files import (
+    atomic_folder,
+    atomic_path,
+    cache_folder,
+    clear_leftovers,
+    display_name,
+    replace_folder,
+    write_json,
+    write_text,
+)
+
+
+def test_a_file_is_written_whole(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "a/b/file") as temporary:
+        temporary.write_text("new")
+        assert not (tmp_path / "a/b/file").exists()
+    assert (tmp_path / "a/b/file").read_text() == "new"
+    assert os.listdir(tmp_path / "a/b") == ["file"]
+
+
+def test_an_old_file_is_replaced(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old and long")
+    write_text(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
+    write_text(tmp_path / "file", "old")
+
+    def fail() -> None:
+        with atomic_path(tmp_path / "file") as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert (tmp_path / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_full_disk_is_a_somnet_error_and_leaves_the_old_file(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old")
+
+    def fail() -> None:
+        with atomic_path(tmp_path / "file"):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(SomnetError, match="No space left"):
+        fail()
+    assert (tmp_path / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_place_that_cannot_be_written_is_a_somnet_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(SomnetError, match="cannot write"):
+        write_text(tmp_path / "file/below", "x")
+
+
+def test_a_folder_in_the_way_is_a_somnet_error(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    with pytest.raises(SomnetError, match="cannot write"):
+        write_text(tmp_path / "target", "x")
+    assert os.listdir(tmp_path) == ["target"]
+
+
+def test_what_a_kill_left_is_cleared_once_it_is_old_enough(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, age in (("deep/.a.bin.x1.part", 7200), (".b.bin.x2.part", 60), ("mine.part", 7200), (".hidden", 7200)):
+        (tmp_path / name).touch()
+        then = (tmp_path / name).stat().st_mtime - age
+        os.utime(tmp_path / name, (then, then))
+    clear_leftovers(tmp_path, hours=1)
+    assert sorted(os.listdir(tmp_path)) == [".b.bin.x2.part", ".hidden", "deep", "mine.part"]
+    assert os.listdir(tmp_path / "deep") == []
+    clear_leftovers(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "deep", "mine.part"]
+
+
+def test_a_written_file_can_be_read_by_others(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "x")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def test_json_comes_back(tmp_path: Path) -> None:
+    value = {"ä": [1, 2.5, None], "b": "猫"}
+    write_json(tmp_path / "file.json", value)
+    text = (tmp_path / "file.json").read_text(encoding="utf-8")
+    assert json.loads(text) == value
+    assert "猫" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [(b"cat.jpg", "cat.jpg"), ("café".encode(), "café"), (b"caf\xe9.jpg", "caf\\xe9.jpg"), (b"", "")],
+)
+def test_names_are_shown_as_text(name: bytes, shown: str) -> None:
+    assert display_name(name) == shown
+    display_name(name).encode("utf-8")
+
+
+def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SOMNET_CACHE", str(tmp_path / "mine"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "mine"
+    monkeypatch.delenv("SOMNET_CACHE")
+    assert cache_folder() == tmp_path / "xdg/somnet"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache/somnet"
+
+
+def test_a_folder_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "model"
+    with atomic_folder(target) as folder:
+        (folder / "a.txt").write_text("first")
+        assert not target.exists()
+    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(target) as folder:
+        (folder / "missing" / "a.txt").write_text("second")
+    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("a.txt", "first")]
+    with atomic_folder(target) as folder:
+        (folder / "b.txt").write_text("third")
+    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("b.txt", "third")]
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(tmp_path / "file" / "model"):
+        raise AssertionError("began all the same")
+
+
+def test_a_folder_that_cannot_be_replaced_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new, target = tmp_path / ".target.part", tmp_path / "target"
+    for folder in (new, target):
+        folder.mkdir()
+        (folder / "who").write_text(folder.name)
+    rename = os.rename
+
+    def fail_on_the_new_one(source: Path, place: Path) -> None:
+        if source == new:
+            raise OSError("no")
+        rename(source, place)
+
+    monkeypatch.setattr(os, "rename", fail_on_the_new_one)
+    with pytest.raises(OSError, match="no"):
+        replace_folder(new, target)
+    assert (target / "who").read_text() == "target"
+    monkeypatch.undo()
+    replace_folder(new, target)
+    assert (target / "who").read_text() == ".target.part"
+    assert [file.name for file in tmp_path.iterdir()] == ["target"]

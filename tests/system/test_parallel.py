@@ -1,0 +1,75 @@
+"""Work in threads and processes: in order, never too far ahead, nothing held too long, and errors come through."""
+
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from somnet.system.parallel import in_threads, on_all_cores, own_cores
+
+
+def test_results_come_in_order_from_several_threads() -> None:
+    names = set()
+
+    def work(number: int) -> int:
+        names.add(threading.current_thread().name)
+        time.sleep(0.002 * (number % 3))
+        return number * number
+
+    assert list(in_threads(work, range(40), ahead=8)) == [number * number for number in range(40)]
+    assert threading.current_thread().name not in names
+
+
+def test_work_is_begun_only_a_little_ahead() -> None:
+    fetched: list[int] = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(1000):
+            fetched.append(number)
+            yield number
+
+    results = in_threads(lambda number: number, tasks(), ahead=5)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    assert len(fetched) == 3 + 5
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_comes_through() -> None:
+    def work(number: int) -> int:
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    results = in_threads(work, range(100), ahead=4)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="three"):
+        next(results)
+
+
+class Result:
+    """What can be told to be gone."""
+
+
+def make_result(_: int) -> Result:
+    return Result()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_results_of_processes_are_not_held(in_order: bool) -> None:
+    chunks = on_all_cores(make_result, range(64), workers=1, in_order=in_order)
+    seen = [weakref.ref(result) for _ in range(3) for result in next(chunks)]
+    assert len(seen) == 48
+    assert not any(result() for result in seen[:32])  # the last chunk may still be at hand
+    assert len(list(chunks)) == 1
+
+
+def test_cores_are_those_this_process_may_use_and_ranks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 4, 5, 9})
+    assert own_cores() == 5
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert own_cores() == 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert own_cores() == 1

@@ -1,0 +1,55 @@
+"""Signals: remembered within a step, obeyed at once elsewhere, handed back at the end."""
+
+import signal
+import threading
+
+import pytest
+
+from somnet.errors import TrainingStopped
+from somnet.system.signals import GO_ON, deferred_signals, stopping_signals
+
+BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@BOTH
+def test_a_deferred_signal_waits_for_the_check(number: signal.Signals, code: int) -> None:
+    with deferred_signals() as flag:
+        flag.check()  # nothing came yet
+        signal.raise_signal(number)
+        with pytest.raises(TrainingStopped, match=GO_ON) as stopped:
+            flag.check()
+    assert stopped.value.exit_code == code
+    assert number.name in str(stopped.value)
+
+
+@BOTH
+def test_elsewhere_a_signal_stops_at_once(number: signal.Signals, code: int) -> None:
+    with stopping_signals(), pytest.raises(TrainingStopped, match=GO_ON) as stopped:
+        signal.raise_signal(number)
+    assert stopped.value.exit_code == code
+
+
+def test_the_old_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with stopping_signals():
+        outer = signal.getsignal(signal.SIGINT)
+        with deferred_signals():
+            assert signal.getsignal(signal.SIGINT) != outer
+        assert signal.getsignal(signal.SIGINT) == outer != before[0]
+    with pytest.raises(ValueError, match="x"), stopping_signals():
+        raise ValueError("x")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_thread_may_train_too() -> None:
+    seen = []
+
+    def work() -> None:
+        with stopping_signals(), deferred_signals() as flag:
+            flag.check()
+            seen.append(flag.signal_number)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [None]
