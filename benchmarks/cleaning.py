@@ -45,9 +45,10 @@ def accuracies(out: Path, seed: int, policy: Policy) -> tuple[float, float, floa
     scored = train(raw, folder / "scored", seed, somnet.Config().method)
     cleaned, truly_clean = folder / f"cleaned-{policy}", folder / "truth"
     if not cleaned.exists():
-        somnet.clean(scored, cleaned, policy=policy)
+        somnet.clean(scored, cleaned, somnet.CleaningRules(policy))
     if not truly_clean.exists():
-        somnet.clean(scored, truly_clean, threshold=0.0, decisions=by_truth(raw, folder / "truth.csv"))
+        rules = somnet.CleaningRules(threshold=0.0, decisions=by_truth(raw, folder / "truth.csv"))
+        somnet.clean(scored, truly_clean, rules)
     top1 = [
         100 * train(data, folder / f"plain-{data.name}", seed, "plain").summary["test"]["top1"]
         for data in (raw, cleaned, truly_clean)
@@ -56,7 +57,7 @@ def accuracies(out: Path, seed: int, policy: Policy) -> tuple[float, float, floa
 
 
 def train(data: Path, out: Path, seed: int, method: str) -> somnet.Run:
-    return somnet.train(data, somnet.Config(method=method, seed=seed), out=out, resume=True, report=False)
+    return somnet.train(data, somnet.Config(method=method, seed=seed), out=out, resume=True)
 
 
 def by_truth(data: Path, file: Path) -> Path:

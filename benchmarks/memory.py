@@ -116,9 +116,10 @@ def train(memory: SelfOrganizingMemory, tables: list[torch.nn.Parameter], lr: fl
     for start in range(0, len(label), BATCH):
         part = slice(start, start + BATCH)
         optimizer.zero_grad()
-        torch.autograd.backward(total_loss(memory.losses(x[part], label[part])))
+        slot = memory.nearest(x[part])[1][:, 0]
+        torch.autograd.backward(total_loss(memory.losses(x[part], label[part], slot)))
         optimizer.step()
-        memory.project()
+        memory.project(slot, label[part])
 
 
 if __name__ == "__main__":

@@ -31,15 +31,16 @@ from PIL import Image
 from torch import Tensor
 
 from somnet.config import Config
-from somnet.core.types import Bag, Inspection, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags, load
-from somnet.data.dataset import DataSet, Part
+from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, Unreadable
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
 from somnet.data.proposals import FILES_A_PART, FOUND, SEEN, Scan, found_folder, scan, seen_file
-from somnet.methods.base import Method
+from somnet.methods.base import Inspection, Method, Step
 from somnet.methods.sample_table import SampleTable
 from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
+from somnet.system.compute import Compute
 
 CONFIG = Config()
 PICTURES = 100  # different ones
@@ -105,13 +106,14 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
         yield workers_memory("look-ups alone", BagBatches(bags, BAGS_A_BATCH, lookups, None, 0))
         yield timed("soft labels, all read and written", lambda: turn_over(SampleTable(images, classes), classes))[1]
         method = MadeUp(classes, CONFIG.proposals.max_boxes + 1)
+        part = Part(index, found, groups)
         (scored, regions), stage = timed(
             "scores",
-            lambda: inspect_images(method, index, found, groups, lookups, batch_size=256, device="cpu", workers=0),
+            lambda: inspect_images(method, part, lookups, Compute(workers=0)),
         )
         yield stage
-        yield timed("scores against the truth", lambda: against_truth(scored, index, found))[1]
-        scored = with_unreadable(scored, ["bad.jpg"], ["class 0"], ["the file is empty"])
+        yield timed("scores against the truth", lambda: against_truth(scored, part))[1]
+        scored = with_unreadable(scored, [Unreadable("bad.jpg", "class 0", "train", "the file is empty")])
         yield timed(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))[1]
 
 
@@ -218,17 +220,17 @@ class MadeUp(Method):
 
     def __init__(self, classes: int, boxes: int) -> None:
         torch.nn.Module.__init__(self)
-        self.chances = torch.rand(256, classes).softmax(dim=1)
-        self.weights = torch.rand(256, boxes)
+        self.chances = torch.rand(FORWARD_IMAGES, classes).softmax(dim=1)
+        self.weights = torch.rand(FORWARD_IMAGES, boxes)
 
     def plan(self) -> tuple[Phase, ...]:
         return ()
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
-        return {}
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
+        return Step({})
 
-    def inspect(self, bag: Bag) -> Inspection:
-        count = len(bag.label)
+    def inspect(self, batch: BagBatch) -> Inspection:
+        count = len(batch.label)
         score, weights = self.chances[:count, 0] * 500, self.weights[:count]
         details = dict.fromkeys(("d", "r", "a", "similarity"), weights) | {"slot": (weights * 100).long()}
         return Inspection(self.chances[:count], score, score, weights, weights.argmax(dim=1), details)

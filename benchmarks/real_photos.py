@@ -13,9 +13,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from somnet.benchmark.bench import Benchmark, choose_entries, run_bench
+from somnet.benchmark.bench import run_bench
 from somnet.benchmark.demo import parse_seeds
 from somnet.benchmark.paper_tables import PLAIN, SOMNET
+from somnet.benchmark.trials import Benchmark, choose_entries
 from somnet.config import load_config
 from somnet.data.noise import NoiseRecipe
 

@@ -17,7 +17,7 @@ import torch
 
 from somnet.config import Config
 from somnet.core.losses import total_loss
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.methods.base import Method
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
@@ -46,18 +46,18 @@ class Stepper:
         self.optimizer = make_optimizer(self.method, config.train)
         enter_phase(self.optimizer, self.phase)
 
-    def seconds(self, bag: Bag) -> tuple[float, float]:
+    def seconds(self, batch: BagBatch) -> tuple[float, float]:
         """Of one step: by the clock, and of the processor, which other load on the machine disturbs less."""
         start, start_cpu = time.perf_counter(), time.process_time()
         set_rates(self.optimizer, learning_rates(self.phase, 0.0))
-        losses = self.method.step(bag, self.phase)
-        total = total_loss(losses)
-        values = [float(loss.detach()) for loss in losses.values()]  # what the loop logs
+        step = self.method.step(batch, self.phase)
+        total = total_loss(step.losses)
+        values = [float(loss.detach()) for loss in step.losses.values()]  # what the loop logs
         assert all(np.isfinite(values))
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(total)
         self.optimizer.step()
-        self.method.after_step()
+        self.method.after_step(step.pending)
         return time.perf_counter() - start, time.process_time() - start_cpu
 
 
@@ -89,7 +89,7 @@ def median_ratio(pairs: list[tuple[float, float]]) -> float:
     return statistics.median(b for _, b in pairs) / statistics.median(a for a, _ in pairs)
 
 
-def make_bags(method: Method, classes: int) -> tuple[Bag, Bag]:
+def make_bags(method: Method, classes: int) -> tuple[BagBatch, BagBatch]:
     """The same images twice: in bags for SOMNet, and each alone for plain cross entropy."""
     generator = torch.Generator().manual_seed(0)
     count = BAGS * IMAGES_PER_BAG
@@ -98,12 +98,12 @@ def make_bags(method: Method, classes: int) -> tuple[Bag, Bag]:
     boxes = torch.cat([low, low + 0.1 + 0.3 * torch.rand(low.shape, generator=generator)], dim=2)  # (I, P, 4)
     boxes[:, 0] = torch.tensor([0.0, 0.0, 1.0, 1.0])
     label = torch.randint(classes, (BAGS,), generator=generator)
-    index = torch.arange(count).view(BAGS, IMAGES_PER_BAG)
+    rows = torch.arange(count).view(BAGS, IMAGES_PER_BAG)
     mask = torch.ones(count, PROPOSALS + 1, dtype=torch.bool)
     with torch.no_grad():
         inputs = method.network.prepare(pixels)
-    bags = Bag(index, label, boxes.view(*index.shape, -1, 4), mask.view(*index.shape, -1), inputs)
-    singles = Bag(index.view(-1, 1), label.repeat_interleave(IMAGES_PER_BAG), boxes[:, None], mask[:, None], inputs)
+    bags = BagBatch(rows, label, boxes.view(*rows.shape, -1, 4), mask.view(*rows.shape, -1), inputs)
+    singles = BagBatch(rows.view(-1, 1), label.repeat_interleave(IMAGES_PER_BAG), boxes[:, None], mask[:, None], inputs)
     return bags, singles
 
 

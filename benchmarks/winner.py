@@ -76,16 +76,17 @@ def seconds(work: Callable[[], object]) -> float:
 def sparse_update(memory: SelfOrganizingMemory, x: Tensor, label: Tensor) -> None:
     """What the training loop does to the memory in a step."""
     optimizer = torch.optim.SGD(memory.parameters(), lr=LR)
-    torch.autograd.backward(total_loss(memory.losses(x, label)))
+    slot = memory.nearest(x)[1][:, 0]
+    torch.autograd.backward(total_loss(memory.losses(x, label, slot)))
     optimizer.step()
     optimizer.zero_grad()
-    memory.project()
+    memory.project(slot, label)
 
 
 def dense_update(memory: SelfOrganizingMemory, x: Tensor, label: Tensor) -> None:
     """The same with a gradient for every row, and every row projected."""
     optimizer = torch.optim.SGD(memory.parameters(), lr=LR)
-    slot = memory.find(x)
+    slot = memory.nearest(x)[1][:, 0]
     neighbour_keys = memory.keys[memory.neighbours[slot]]  # (B, K, F)
     losses = memory_loss(x, label, slot, neighbour_keys, memory.eta[slot], memory.d[slot], memory.r[label])
     torch.autograd.backward(total_loss(losses))
@@ -98,7 +99,7 @@ def dense_update(memory: SelfOrganizingMemory, x: Tensor, label: Tensor) -> None
 def changed_rows(memory: SelfOrganizingMemory, x: Tensor, label: Tensor) -> dict[str, tuple[int, int, int]]:
     """Of each table: rows that a step changed, how many it may change, and how many there are."""
     before = {name: table.detach().clone() for name, table in memory.named_parameters()}
-    near = len(set(memory.neighbours[memory.find(x)].flatten().tolist()))
+    near = len(set(memory.neighbours[memory.nearest(x)[1][:, 0]].flatten().tolist()))
     sparse_update(memory, x, label)
     most = {"keys": near, "d": near, "r": len(set(label.tolist()))}
     return {

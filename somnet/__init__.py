@@ -8,7 +8,7 @@ from somnet.system.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from somnet.cleaning.clean import Cleaned, clean
+    from somnet.cleaning.clean import Cleaned, CleaningRules, clean
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
     from somnet.exports.network import export
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Cleaned": "somnet.cleaning.clean",
+    "CleaningRules": "somnet.cleaning.clean",
     "Config": "somnet.config",
     "Evaluation": "somnet.runs.run",
     "Prediction": "somnet.runs.run",
@@ -30,6 +31,7 @@ _PLACES = {
 
 __all__ = [
     "Cleaned",
+    "CleaningRules",
     "Config",
     "Evaluation",
     "Prediction",

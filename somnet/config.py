@@ -5,135 +5,86 @@ import json
 import reprlib
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from somnet.errors import ConfigError
-from somnet.settings import (
-    AdmilConfig,
-    AttendGroupsConfig,
-    ConfidentConfig,
-    Count,
-    CurriculumnetConfig,
-    DivideMixConfig,
-    DraeConfig,
-    ElrConfig,
-    MlntConfig,
-    MoproConfig,
-    PencilConfig,
-    Rate,
-    Section,
-    Share,
-    SlConfig,
-    SomnetPlusConfig,
-    SukhbaatarConfig,
-    TanakaConfig,
-)
+from somnet.methods.registry import TRUSTED, is_trusted, section_named, sections_of
+from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Strength
 
 SEEDS = 2**32  # seeds are below it
+Settings = TypeVar("Settings", bound=MethodSettings)
 
 
 class ModelConfig(Section):
     """The CNN."""
 
     name: str = "tf_efficientnet_lite0"  # any timm name; this one's ImageNet weights come with the installation
-    pretrained: bool = True
-    freeze: Literal["trunk", "none"] = "trunk"  # trunk: train last stage and classifier on cached feature maps
-    imgsz: Annotated[int, Field(ge=32, le=2048)] = 224
+    pretrained: bool = True  # start from ImageNet weights
+    freeze: Literal["trunk", "none"] = "trunk"  # trunk: last stage and classifier on cached maps; none: everything
+    imgsz: Annotated[int, Field(ge=32, le=2048)] = 224  # side of the input, in pixels
 
 
 class ProposalConfig(Section):
     """EdgeBoxes. The paper's MinBoxArea of 5000 pixels is a share of the image here, so it holds at any size."""
 
     max_boxes: Annotated[int, Field(ge=0, le=1000)] = 20  # the paper's MaxBoxes and n_p
-    min_area: Annotated[float, Field(ge=0, lt=1)] = 0.03
+    min_area: Annotated[float, Field(ge=0, lt=1)] = 0.03  # of a box, as a share of the image: the paper's MinBoxArea
     edge_side: Annotated[int, Field(ge=32, le=2000)] = 128  # edges are computed at this longest side
-
-
-class MemoryConfig(Section):
-    """The self-organizing memory, Eq. 2-9."""
-
-    side: Annotated[int, Field(ge=1, le=1000)] = 12  # L = side * side slots
-    radius: Annotated[int, Field(ge=0)] = 2  # 0 is "without SOM"
-    key_lr: Rate = 0.5
-    d_lr: Rate = 0.01
-    r_lr: Rate = 0.001  # lower: a row of R spreads over many slots, is short, and so has a steep cosine
-    init_epochs: Count = 10  # over features that are computed once
-    detach: bool = True  # False: the memory loss trains the CNN too
-    kmeans: bool = False  # True: K-means at the start of each joint epoch instead of the trained memory
-
-
-class WeightingConfig(Section):
-    """ROI weights, Eq. 10, and the curriculum on p. Each flag is an ablation of the paper."""
-
-    d_score: bool = True
-    r_score: bool = True
-    a_score: bool = True
-    rois: bool = True  # False: images only, no region proposals
-    keep_first: Share = 0.10
-    keep_last: Share = 0.40
-    keep_step: Share = 0.05
-
-    @model_validator(mode="after")
-    def _first_before_last(self) -> "WeightingConfig":
-        if self.keep_first > self.keep_last:
-            raise ValueError("keep_first must not exceed keep_last: for a fixed p set both to it")
-        return self
-
-
-class SomnetConfig(Section):
-    """What only SOMNet needs."""
-
-    images_per_bag: Count = 2  # the paper's n_g
-    init_share: Share = 0.15  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
-    init_lr: Rate = 1.0  # learning rate of the initialisation, relative to train.lr
-    joint_lr: Rate = 0.05  # the same for the joint phase
-    memory: MemoryConfig = MemoryConfig()
-    weighting: WeightingConfig = WeightingConfig()
 
 
 class TrainConfig(Section):
     """Budget and optimiser, the same for every method."""
 
     epochs: Count = 20  # passes over the images
-    batch_size: Count = 32  # images a step
-    lr: Rate = 0.03
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    batch_size: Count = 32  # images per step
+    lr: Rate = 0.03  # where the learning rate starts
+    momentum: Momentum = 0.9  # of SGD
+    weight_decay: Strength = 1e-4  # of SGD
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 
 
 class Config(Section):
-    """Everything that determines a run, together with the data."""
+    """Everything that determines a run, together with the data.
 
-    method: str = "somnet+"
-    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
+    Beside the fields below it has a section for the chosen method, as `[elr]`, and others that were set: `of()`.
+    """
+
+    model_config = ConfigDict(extra="allow")  # for the sections of methods, which are checked in their own way
+
+    method: str = "somnet+"  # a name of docs/methods.md, or package.module:Class of your own
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0  # all randomness follows from it
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     train: TrainConfig = TrainConfig()
-    somnet: SomnetConfig = SomnetConfig()
-    somnet_plus: SomnetPlusConfig = SomnetPlusConfig()
-    sukhbaatar: SukhbaatarConfig = SukhbaatarConfig()
-    drae: DraeConfig = DraeConfig()
-    attend_groups: AttendGroupsConfig = AttendGroupsConfig()
-    admil: AdmilConfig = AdmilConfig()
-    tanaka: TanakaConfig = TanakaConfig()
-    curriculumnet: CurriculumnetConfig = CurriculumnetConfig()
-    sl: SlConfig = SlConfig()
-    mlnt: MlntConfig = MlntConfig()
-    pencil: PencilConfig = PencilConfig()
-    elr: ElrConfig = ElrConfig()
-    divide_mix: DivideMixConfig = DivideMixConfig()
-    mopro: MoproConfig = MoproConfig()
-    confident: ConfidentConfig = ConfidentConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_sections_of_methods(cls, tree: Any) -> Any:
+        """Complete the sections of the chosen method; of another one, keep what differs from its defaults."""
+        if not isinstance(tree, Mapping) or not isinstance(method := tree.get("method", DEFAULT_METHOD), str):
+            return tree  # which is refused in due course
+        given = {name: _plain(value) for name, value in tree.items() if name not in cls.model_fields}
+        own = sections_of(method)
+        others = {name: kind for name in given if name not in own and (kind := section_named(name))}
+        sections = _sections_model(tuple({**own, **others}.items())).model_validate(given).model_dump()
+        defaults = {name: kind().model_dump() for name, kind in others.items()}
+        told = {name: section for name, section in sections.items() if section != defaults.get(name)}
+        return {name: value for name, value in tree.items() if name in cls.model_fields} | told
+
+    def of(self, kind: type[Settings]) -> Settings:
+        """The settings of a method, from their section."""
+        return kind.model_validate((self.model_extra or {}).get(kind.section(), {}))
 
     def hash(self) -> str:
-        """Short fingerprint: two runs with the same one did the same work."""
-        canonical = json.dumps(self.model_dump(), sort_keys=True)
+        """Short fingerprint: two runs with the same one did the same work. Other methods' settings do not count."""
+        own = {*type(self).model_fields, *sections_of(self.method)}
+        canonical = json.dumps(self.model_dump(include=own), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def to_toml(self) -> str:
@@ -143,9 +94,28 @@ class Config(Section):
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
         """A copy in which dotted names have new values: `{"somnet.memory.radius": 0}`."""
         tree = self.model_dump()
+        if "method" in settings:  # first: it decides which sections there are
+            tree = validated({**tree, "method": settings["method"]}).model_dump()
         for name, value in settings.items():
+            section = name.partition(".")[0]
+            if section not in tree and (kind := section_named(section)):
+                tree[section] = kind().model_dump()
             _put(tree, name, value)
         return validated(tree)
+
+
+DEFAULT_METHOD: str = Config.model_fields["method"].default
+
+
+@cache
+def _sections_model(kinds: tuple[tuple[str, type[MethodSettings]], ...]) -> type[Section]:
+    """A model of these sections together, so that one check names all mistakes with their places."""
+    fields: dict[str, Any] = {name: (kind, kind()) for name, kind in kinds}
+    return create_model("MethodSections", __base__=Section, **fields)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else value
 
 
 def validated(tree: Mapping[str, Any]) -> Config:
@@ -158,8 +128,10 @@ def validated(tree: Mapping[str, Any]) -> Config:
         raise ConfigError("the config is nested too deeply: see docs/configuration.md for the names") from None
 
 
-def load_config(file: Path | None = None, settings: Iterable[str] = ()) -> Config:
-    """Defaults, then a TOML file, then `a.b=c` settings."""
+def load_config(
+    file: Path | None = None, settings: Iterable[str] = (), flags: Mapping[str, Any] | None = None
+) -> Config:
+    """Defaults, then a TOML file, then `a.b=c` settings, then flags by dotted names, of which None says nothing."""
     tree: dict[str, Any] = {}
     if file is not None:
         try:
@@ -167,8 +139,18 @@ def load_config(file: Path | None = None, settings: Iterable[str] = ()) -> Confi
         except OSError as error:
             raise ConfigError(f"cannot read the config {file}: {error.strerror}: give an existing TOML file") from None
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{file} is not valid TOML: {error}: mend that place") from None
-    return validated(tree).with_settings(dict(_parse_setting(text) for text in settings))
+            raise ConfigError(f"{file} is not valid TOML: {error}: fix that place") from None
+        _check_trust(tree.get("method"), file)
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    return validated(tree).with_settings(dict(_parse_setting(text) for text in settings) | given)
+
+
+def _check_trust(method: object, file: Path) -> None:
+    """Refuse a file that wants code of its choice to be imported."""
+    if isinstance(method, str) and not is_trusted(method):
+        raise ConfigError(
+            f"{file} wants to import the method '{method}': if you trust it, set {TRUSTED}={method} in the environment"
+        )
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:

@@ -19,12 +19,12 @@ from PIL import Image
 from torch import Tensor
 
 from somnet.config import Config
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once
 from somnet.data.proposals import Scan
 from somnet.methods.base import Method
 from somnet.runs.run import build_method
-from somnet.training.loop import Trainer
+from somnet.training.loop import Trainer, TrainingImages
 from somnet.training.train import train
 
 settings.register_profile("somnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -160,6 +160,9 @@ class Toy:
     def inputs(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         return self.maps[row], *self.boxes(row)
 
+    def images(self) -> TrainingImages:
+        return TrainingImages(self.labels, self.inputs, self.boxes)
+
     def batches(self, images_per_bag: int, needs_images: bool = True) -> BagBatches:
         if images_per_bag == 1:
             bags = each_image_once(self.labels)
@@ -167,11 +170,11 @@ class Toy:
             bags = draw_bags(self.labels, images_per_bag, np.random.default_rng(0))
         return BagBatches(bags, 100, self.inputs, None if needs_images else self.boxes, seed=None)
 
-    def bag_pass(self, images_per_bag: int) -> Iterator[Bag]:
+    def bag_pass(self, images_per_bag: int) -> Iterator[BagBatch]:
         yield self.batches(images_per_bag)[0]
 
     def trainer(self, out: Path, evaluate: Callable[[], float | None] = lambda: None) -> Trainer:
-        return Trainer(self.method, self.config, self.labels, self.inputs, self.boxes, out, evaluate=evaluate)
+        return Trainer(self.method, self.config, self.images(), out, evaluate=evaluate)
 
 
 def make_toy(method: str = "somnet", **more: object) -> Toy:

@@ -11,7 +11,7 @@ import somnet
 
 ROOT = Path(somnet.__file__).parent
 FLOORS = (
-    {"errors", "settings", "config", "system"},
+    {"errors", "config", "system"},
     {"core"},
     {"nn"},
     {"data"},
@@ -23,6 +23,7 @@ FLOORS = (
     {"benchmark"},
     {"cli", "__init__", "__main__"},
 )
+WITHOUT_TORCH = {f"somnet.methods.{name}" for name in ("registry", "settings", "somnet_settings")}  # for the config
 FILES = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in sorted(ROOT.rglob("*.py"))}
 
 
@@ -35,6 +36,8 @@ MODULES = {module_of(name): file for name, file in FILES.items()}
 
 
 def floor(module: str) -> int:
+    if module in WITHOUT_TORCH:
+        return 0
     parts = module.split(".")
     top = parts[1] if len(parts) > 1 else "__init__"
     floors = [number for number, names in enumerate(FLOORS) if top in names]

@@ -5,9 +5,10 @@ import logging
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,8 @@ from somnet.errors import ConfigError, RunError, SomnetError
 from somnet.exports.label_formats import ANNOTATIONS, FILES, Box, Labelled, write_cleanlab
 from somnet.runs.run import Run
 from somnet.system.files import csv_cell, display_name, link_or_copy, refuse_working_folder, replace_folder
-from somnet.system.progress import track
+from somnet.system.folders import REGIONS, refuse_inside, refuse_taken
+from somnet.system.progress import Advance, track
 from somnet.system.signals import AGAIN, stopping_signals
 
 log = logging.getLogger("somnet")
@@ -50,6 +52,25 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
+class CleaningRules:
+    """What goes and what stays."""
+
+    policy: Policy = "drop"  # or crop, reweight, relabel
+    threshold: float | None = None  # a label_score below it is a wrong label; None: chosen from the scores
+    max_drop_per_class: float = 0.5  # share of a class that may go for its labels; the best-scored stay
+    decisions: Path | str | None = None  # decisions.csv of the report, which has the last word
+
+    def check(self) -> None:
+        """Refuse rules that mean nothing."""
+        if self.policy not in POLICIES:
+            raise ConfigError(f"there is no policy '{self.policy}': choose one of {', '.join(POLICIES)}")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ConfigError(f"the threshold {self.threshold} is not a score: give a number from 0 to 1")
+        if not 0 <= self.max_drop_per_class <= 1:
+            raise ConfigError(f"max-drop-per-class {self.max_drop_per_class} is not a share: give a number from 0 to 1")
+
+
+@dataclass(frozen=True)
 class Cleaned:
     """What cleaning did, or with a dry run would do."""
 
@@ -64,11 +85,8 @@ class Cleaned:
 def clean(
     run: Run | Path | str,
     out: Path | str,
+    rules: CleaningRules | None = None,
     *,
-    policy: Policy = "drop",
-    threshold: float | None = None,
-    max_drop_per_class: float = 0.5,
-    decisions: Path | str | None = None,
     formats: Sequence[str] = ("imagefolder",),
     data: Path | str | None = None,
     dry_run: bool = False,
@@ -76,16 +94,19 @@ def clean(
 ) -> Cleaned:
     """Write a cleaned copy of the data that a run was trained on; the data themselves are never changed.
 
-    `data` says where the data are now, if they have moved. Without a threshold one is chosen from the scores.
+    `rules` say what goes. `data` says where the data are now, if they have moved.
     """
-    run = run if isinstance(run, Run) else Run(run)
+    run, rules = run if isinstance(run, Run) else Run(run), rules or CleaningRules()
     out, source = Path(out), Path(run.data["path"] if data is None else data)
-    _check_choices(policy, threshold, max_drop_per_class, formats)
+    rules.check()
+    if unknown := [name for name in formats if name not in FORMATS]:
+        raise ConfigError(f"there is no format '{unknown[0]}': choose from {', '.join(FORMATS)}")
     scores = run.scores()
-    decided = {} if decisions is None else read_decisions(Path(decisions))
+    decided = {} if rules.decisions is None else read_decisions(Path(rules.decisions))
     _check_decisions(decided, scores, run.classes)
-    verdicts = judge(scores, policy, threshold=threshold, max_drop_per_class=max_drop_per_class, decisions=decided)
-    crops = _to_crop(scores, verdicts) if policy == "crop" else np.zeros(scores.num_rows, bool)
+    share = rules.max_drop_per_class
+    verdicts = judge(scores, rules.policy, threshold=rules.threshold, max_drop_per_class=share, decisions=decided)
+    crops = _to_crop(scores, verdicts) if rules.policy == "crop" else np.zeros(scores.num_rows, bool)
     result = _count(out, scores, verdicts, crops)
     if dry_run:
         return result
@@ -98,24 +119,13 @@ def clean(
     shutil.rmtree(part, ignore_errors=True)  # of a cleaning that was killed
     try:
         with stopping_signals(AGAIN):
-            _write(part, run, index, scores, verdicts, crops, formats)
+            _write(part, _Job(run, index, scores, verdicts, crops), formats)
             replace_folder(part, out)
     except OSError as error:
         raise SomnetError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return result
-
-
-def _check_choices(policy: str, threshold: float | None, share: float, formats: Iterable[str]) -> None:
-    if policy not in POLICIES:
-        raise ConfigError(f"there is no policy '{policy}': choose one of {', '.join(POLICIES)}")
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"the threshold {threshold} is no score: give a number from 0 to 1")
-    if not 0 <= share <= 1:
-        raise ConfigError(f"max-drop-per-class {share} is no share: give a number from 0 to 1")
-    if unknown := [name for name in formats if name not in FORMATS]:
-        raise ConfigError(f"there is no format '{unknown[0]}': choose from {', '.join(FORMATS)}")
 
 
 def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: Sequence[str]) -> None:
@@ -129,19 +139,12 @@ def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: 
 
 
 def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
-    here, there = out.resolve(), data.resolve()
-    if here.is_relative_to(there):
-        raise RunError(f"{out} lies inside the data {data}, which are never changed: give another --out")
-    if there.is_relative_to(here):
+    refuse_inside(out, data)
+    if data.resolve().is_relative_to(out.resolve()):
         raise RunError(f"the data {data} lie inside {out}, which would be replaced: give another --out")
     refuse_working_folder(out)
-    if not out.exists():
-        return
     ours = (out / METADATA).is_file() and (out / REMOVED).is_file()
-    if not out.is_dir() or (any(out.iterdir()) and not ours):
-        raise RunError(f"{out} exists and is no cleaned data set: give another --out")
-    if ours and not overwrite:
-        raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
+    refuse_taken(out, "a cleaned data set", ours=ours, meant=overwrite, how="--overwrite to replace it")
     if ours and (other := _not_ours(out)):
         raise RunError(f"{out} holds {other}, which is not of the cleaning: move it away, or give another --out")
 
@@ -182,69 +185,93 @@ def _count(out: Path, scores: pa.Table, verdicts: Verdicts, crops: NDArray[np.bo
     return Cleaned(out, verdicts.threshold, dict(sorted(kept.items())), by_class, relabelled, int(crops.sum()))
 
 
-def _write(
-    part: Path,
-    run: Run,
-    index: Index,
-    scores: pa.Table,
-    verdicts: Verdicts,
-    crops: NDArray[np.bool_],
-    formats: Sequence[str],
-) -> None:
-    rows = _rows_of(scores["file_name"].to_pylist(), index)
-    sizes = _sizes(run, scores)
-    boxes = scores["clean_box"].to_pylist()
-    names = _Names()
-    listed, images = [], []
-    others = [row for row in range(len(index)) if _is_other(index, row)]
-    part.mkdir(parents=True)
-    with track("cleaned images", scores.num_rows + len(others)) as advance:
-        for place, row in enumerate(rows):
-            advance(1)
-            label = verdicts.labels[place]
-            if verdicts.reasons[place] is not None or label is None:
-                continue
-            original, source = _original(index, row), index.location(row)
-            box: Box = tuple(boxes[place])
-            width, height = sizes[place]
-            if crops[place]:
-                name = names.new("train", label, os.path.splitext(os.path.basename(original))[0] + ".jpg")
-                width, height = _crop(source, box, part / name)
-                box = (0.0, 0.0, float(width), float(height))
-            else:
-                name = names.new("train", label, os.path.basename(original))
-                _bring(source, part / name)
-            score = scores["label_score"][place].as_py()
-            images.append(Labelled(name, label, width, height, box, score))
-            listed.append(
-                {
-                    "file_name": name,
-                    "label": label,
-                    "split": "train",
-                    "weight": verdicts.weights[place],
-                    "box": box,
-                    "label_score": score,
-                    "background_score": scores["background_score"][place].as_py(),
-                    "original_path": display_name(os.fsencode(os.path.abspath(original))),
-                    "original_label": scores["given_label"][place].as_py(),
-                }
-            )
-        for row in others:
-            advance(1)
-            original, split = _original(index, row), index.table["split"][row].as_py()
-            label = index.classes[index.table["label"][row].as_py()]
-            name = names.new(split, label, os.path.basename(original))
-            _bring(index.location(row), part / name)
-            path = display_name(os.fsencode(os.path.abspath(original)))
-            known = {"file_name": name, "label": label, "split": split, "weight": 1.0}
-            listed.append({**known, "original_path": path, "original_label": label})
-    pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), part / METADATA, compression="zstd")
-    _write_removed(part / REMOVED, scores, verdicts)
+def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
+    """The cleaned data set: images, what is known of them, what went and why, and labels for other programs."""
+    folder.mkdir(parents=True)
+    others = [row for row in range(len(job.index)) if _is_other(job.index, row)]
+    with track("cleaned images", job.scores.num_rows + len(others)) as advance:
+        names = _Names()
+        images, listed = _write_training_images(folder, job, names, advance)
+        listed += _write_other_images(folder, job.index, others, names, advance)
+    pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), folder / METADATA, compression="zstd")
+    _write_removed(folder / REMOVED, job.scores, job.verdicts)
     for name in dict.fromkeys(formats):
         if name in ANNOTATIONS:
-            ANNOTATIONS[name](part, images, run.classes)
+            ANNOTATIONS[name](folder, images, job.run.classes)
         elif name == "cleanlab":
-            write_cleanlab(part, scores)
+            write_cleanlab(folder, job.scores)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is written, from what."""
+
+    run: Run
+    index: Index
+    scores: pa.Table
+    verdicts: Verdicts
+    crops: NDArray[np.bool_]  # (n,) which images are cut
+
+
+def _write_training_images(
+    folder: Path, job: _Job, names: "_Names", advance: Advance
+) -> tuple[list[Labelled], list[dict[str, Any]]]:
+    """Bring the training images that stay; their labels for other programs, and their rows of the manifest."""
+    index, scores, verdicts = job.index, job.scores, job.verdicts
+    rows, sizes, boxes = (
+        _rows_of(scores["file_name"].to_pylist(), index),
+        _sizes(job.run, scores),
+        scores["clean_box"].to_pylist(),
+    )
+    images, listed = [], []
+    for place, row in enumerate(rows):
+        advance(1)
+        label = verdicts.labels[place]
+        if verdicts.reasons[place] is not None or label is None:
+            continue
+        original, source = _original(index, row), index.location(row)
+        box: Box = tuple(boxes[place])
+        width, height = sizes[place]
+        if job.crops[place]:
+            name = names.new("train", label, os.path.splitext(os.path.basename(original))[0] + ".jpg")
+            width, height = _crop(source, box, folder / name)
+            box = (0.0, 0.0, float(width), float(height))
+        else:
+            name = names.new("train", label, os.path.basename(original))
+            _bring(source, folder / name)
+        score = scores["label_score"][place].as_py()
+        images.append(Labelled(name, label, width, height, box, score))
+        listed.append(
+            {
+                "file_name": name,
+                "label": label,
+                "split": "train",
+                "weight": verdicts.weights[place],
+                "box": box,
+                "label_score": score,
+                "background_score": scores["background_score"][place].as_py(),
+                "original_path": display_name(os.fsencode(os.path.abspath(original))),
+                "original_label": scores["given_label"][place].as_py(),
+            }
+        )
+    return images, listed
+
+
+def _write_other_images(
+    folder: Path, index: Index, rows: list[int], names: "_Names", advance: Advance
+) -> list[dict[str, Any]]:
+    """Bring the images of splits that were not trained on, as they are; their rows of the manifest."""
+    listed = []
+    for row in rows:
+        advance(1)
+        original, split = _original(index, row), index.table["split"][row].as_py()
+        label = index.classes[index.table["label"][row].as_py()]
+        name = names.new(split, label, os.path.basename(original))
+        _bring(index.location(row), folder / name)
+        path = display_name(os.fsencode(os.path.abspath(original)))
+        known = {"file_name": name, "label": label, "split": split, "weight": 1.0}
+        listed.append({**known, "original_path": path, "original_label": label})
+    return listed
 
 
 def _rows_of(names: list[str], index: Index) -> list[int]:
@@ -275,7 +302,7 @@ def _is_other(index: Index, row: int) -> bool:
 def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
     """Width and height of each image: its region 0 is the image itself; (0, 0) where it is unreadable."""
     try:
-        regions = pq.read_table(run.path / "regions.parquet", columns=["region", "box"])
+        regions = pq.read_table(run.path / REGIONS, columns=["region", "box"])
     except (OSError, pa.ArrowException):
         raise RunError(f"{run.path} has no regions.parquet: go on with somnet train --resume") from None
     whole = regions.filter(pc.equal(regions["region"], 0))["box"].to_pylist()  # in the order of the scores

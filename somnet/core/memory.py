@@ -5,8 +5,6 @@ what a step changes is always whole rows. Rows are fetched with sparse gradients
 1,000 classes then touches the winners' neighbourhoods only.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -113,8 +111,6 @@ class SelfOrganizingMemory(nn.Module):
         index, eta = neighbourhood(side, radius)
         self.register_buffer("neighbours", index, persistent=False)  # (L, K)
         self.register_buffer("eta", eta, persistent=False)  # (L, K)
-        self._touched: tuple[Tensor, Tensor] | None = None
-        self.nearest: tuple[Tensor, Tensor] | None = None  # of the last step: cosines and slots, (B, 2) each
 
     def start_from(self, features: Tensor, generator: torch.Generator) -> None:
         """Keys start as the features of random images; slots beyond their number as noisy copies."""
@@ -134,33 +130,26 @@ class SelfOrganizingMemory(nn.Module):
         self.d.data.copy_(to_simplex(d))
         self.r.data.copy_(to_simplex(r))
 
-    def losses(self, x: Tensor, label: Tensor) -> dict[str, Tensor]:
-        """The terms of Eq. 9 for bag features x (B, F) and their labels (B,)."""
-        slot = self.find(x)  # (B,)
-        neighbours = self.neighbours[slot]  # (B, K)
-        self._touched = (neighbours, label)
-        keys, d_winner, r_label = _rows(self.keys, neighbours), _rows(self.d, slot), _rows(self.r, label)
-        return memory_loss(x, label, slot, keys, self.eta[slot], d_winner, r_label)
+    @torch.no_grad()
+    def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Eq. 2: cosines and slots of the winner and the runner-up of bag features x (B, F), (B, 2) each."""
+        return two_nearest(x, self.keys)
+
+    def losses(self, x: Tensor, label: Tensor, slot: Tensor) -> dict[str, Tensor]:
+        """The terms of Eq. 9 for bag features x (B, F), their labels (B,) and winners (B,)."""
+        neighbour_keys = _rows(self.keys, self.neighbours[slot])  # (B, K, F)
+        return memory_loss(x, label, slot, neighbour_keys, self.eta[slot], _rows(self.d, slot), _rows(self.r, label))
 
     @torch.no_grad()
-    def find(self, x: Tensor) -> Tensor:
-        """Winner slots (B,) of bag features; who came second is remembered, for the figures of core/quality.py."""
-        self.nearest = two_nearest(x, self.keys)
-        return self.nearest[1][:, 0]
+    def project(self, slot: Tensor, label: Tensor) -> None:
+        """Restore unit keys and the constraints of Eq. 5 and 7 on the rows that a step changed.
 
-    @torch.no_grad()
-    def project(self, of_all: Callable[[Tensor], Tensor] = lambda rows: rows) -> None:
-        """Restore unit keys and the constraints of Eq. 5 and 7 on the rows that the last step changed.
-
-        Where several processes share a batch, `of_all` brings together what each of them found.
+        `slot` and `label` (B,) are the winners and the labels of the step's bags.
         """
-        if self._touched is None:
-            return
-        slots, classes = (torch.unique(of_all(index)) for index in self._touched)
+        slots, classes = torch.unique(self.neighbours[slot]), torch.unique(label)
         self.keys[slots] = F.normalize(self.keys[slots], dim=1)
         self.d[slots] = to_simplex(self.d[slots])
         self.r[classes] = to_simplex(self.r[classes])
-        self._touched = None
 
     @torch.no_grad()
     def scores(self, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor]:

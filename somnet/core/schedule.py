@@ -1,8 +1,19 @@
 """Algorithm 1 as data: initialise the CNN, initialise the memory, train both while p grows."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from somnet.core.types import Phase
+
+INIT_CNN, INIT_MEMORY, JOINT = "init-cnn", "init-memory", "joint"  # names of its phases
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How long a part of Algorithm 1 takes, and the learning rate of each parameter group that it trains."""
+
+    epochs: int
+    lr: Mapping[str, float]
 
 
 def curriculum(first: float, last: float, step: float, epochs: int) -> tuple[float, ...]:
@@ -15,36 +26,28 @@ def curriculum(first: float, last: float, step: float, epochs: int) -> tuple[flo
 
 
 def algorithm_1(
-    *,
-    init_epochs: int,
-    memory_epochs: int,
-    joint_epochs: int,
-    keep: tuple[float, ...],
-    init_lr: Mapping[str, float],
-    memory_lr: Mapping[str, float],
-    joint_lr: Mapping[str, float],
-    images_per_bag: int,
+    cnn: Stage, memory: Stage, joint: Stage, *, keep: tuple[float, ...], images_per_bag: int
 ) -> tuple[Phase, ...]:
-    """The training process of the paper: one phase a line of its Algorithm 1, the loop unrolled by epochs."""
-    initialise_cnn = Phase("init-cnn", init_epochs, init_lr, anneal=(0.0, 1.0), images_per_bag=images_per_bag)
+    """The training process of the paper: one phase per line of its Algorithm 1, the loop unrolled by epochs."""
+    initialise_cnn = Phase(INIT_CNN, cnn.epochs, cnn.lr, anneal=(0.0, 1.0), images_per_bag=images_per_bag)
     initialise_memory = Phase(
-        "init-memory",
-        memory_epochs,
-        memory_lr,
+        INIT_MEMORY,
+        memory.epochs,
+        memory.lr,
         anneal=(0.0, 1.0),  # the map settles, as that of a SOM must
         images_per_bag=images_per_bag,
         needs_images=False,
         passes=0.0,
     )
-    joint = (
+    train_both = (
         Phase(
-            "joint",
+            JOINT,
             1,
-            joint_lr,
-            anneal=(epoch / joint_epochs, (epoch + 1) / joint_epochs),
+            joint.lr,
+            anneal=(epoch / joint.epochs, (epoch + 1) / joint.epochs),
             keep=keep[epoch],
             images_per_bag=images_per_bag,
         )
-        for epoch in range(joint_epochs)
+        for epoch in range(joint.epochs)
     )
-    return (initialise_cnn, initialise_memory, *joint)
+    return (initialise_cnn, initialise_memory, *train_both)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
@@ -30,7 +30,7 @@ IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the imag
 class BagList:
     """The bags of a batch as numbers: images, label, and which images are real (not padding of a tiny class)."""
 
-    index: NDArray[np.int64]  # (B, G)
+    rows: NDArray[np.int64]  # (B, G) of the images
     label: NDArray[np.int64]  # (B,)
     present: NDArray[np.bool_]  # (B, G)
 
@@ -200,7 +200,7 @@ class DrawnInputs:
         return self.choices[(seed or 0) % len(self.choices)](row, seed)
 
 
-class BagBatches(Dataset[Bag]):
+class BagBatches(Dataset[BagBatch]):
     """Batches of a list of bags; with a seed, images are augmented by (seed, bag, image) alone.
 
     Of several ranks, each gets its share of a batch; one that goes empty gets the batch's first bag, to be left out.
@@ -227,24 +227,24 @@ class BagBatches(Dataset[Bag]):
         size = min(self.batch_bags, len(self.bags.label) - batch * self.batch_bags)
         return share_of(size, self.rank, self.ranks)
 
-    def __getitem__(self, batch: int) -> Bag:
+    def __getitem__(self, batch: int) -> BagBatch:
         share = self.share(batch) or range(1)
         part = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
-        index, present = self.bags.index[part], self.bags.present[part]
+        rows, present = self.bags.rows[part], self.bags.present[part]
         label = torch.from_numpy(self.bags.label[part])
         if self.boxes is not None:  # the method has its features already and asks for no images
-            boxes, mask = zip(*(self.boxes(int(row)) for row in index.flat), strict=True)
-            images = None
+            boxes, mask = zip(*(self.boxes(int(row)) for row in rows.flat), strict=True)
+            images = torch.zeros(0)
         else:
-            places = enumerate(index.flat, start=share.start * index.shape[1])
+            places = enumerate(rows.flat, start=share.start * rows.shape[1])
             fetched = (self.inputs(int(row), self._seed(batch, place)) for place, row in places)
             pixels, boxes, mask = zip(*fetched, strict=True)
             images = torch.stack(pixels)
-        return Bag(
-            index=torch.from_numpy(index),
+        return BagBatch(
+            rows=torch.from_numpy(rows),
             label=label,
-            boxes=torch.stack(boxes).view(*index.shape, -1, 4),
-            mask=torch.stack(mask).view(*index.shape, -1) & torch.from_numpy(present)[..., None],
+            boxes=torch.stack(boxes).view(*rows.shape, -1, 4),
+            mask=torch.stack(mask).view(*rows.shape, -1) & torch.from_numpy(present)[..., None],
             images=images,
         )
 
@@ -254,7 +254,7 @@ class BagBatches(Dataset[Bag]):
         return int(np.random.SeedSequence((self.seed, batch, position)).generate_state(1, np.uint64)[0] >> 1)
 
 
-def load(batches: BagBatches, workers: int, skip: int = 0) -> Iterator[Bag]:
+def load(batches: BagBatches, workers: int, skip: int = 0) -> Iterator[BagBatch]:
     """The batches in order, from `skip` on, fetched by worker processes where there are any."""
     order = range(skip, len(batches))
     if workers == 0 or len(order) == 0:

@@ -22,9 +22,9 @@ from somnet.data.proposals import Scan, scan
 from somnet.data.sources import open_source
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
+from somnet.system.compute import Compute
 from somnet.system.files import atomic_path, csv_cell, display_name
 from somnet.system.progress import track
-from somnet.system.ranks import ALONE, Ranks
 
 log = logging.getLogger("somnet")
 
@@ -136,8 +136,9 @@ def need_training(index: Index, data: Path) -> None:
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
 
 
-def scan_together(index: Index, config: ProposalConfig, workers: int | None = None, ranks: Ranks = ALONE) -> Scan:
+def scan_together(index: Index, config: ProposalConfig, compute: Compute) -> Scan:
     """Each rank scans its share of the images; what it finds reaches the others through the cache."""
+    workers, ranks = compute.workers, compute.ranks
     if ranks.world > 1:
         scan(index.take(np.array(ranks.share(len(index)), np.int64)), config, workers, part=f"rank{ranks.rank}")
         ranks.barrier()
@@ -146,7 +147,7 @@ def scan_together(index: Index, config: ProposalConfig, workers: int | None = No
     return scan(index, config, workers) if found is None else found
 
 
-def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: Ranks = ALONE) -> DataSet:
+def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     """List a data set, try every file, find the boxes, and check that one can train on what is left."""
     index = open_source(data)
     need_training(index, data)
@@ -155,7 +156,7 @@ def open_dataset(data: Path, config: Config, workers: int | None = None, ranks: 
         count = len(index.of_split(*strange))
         log.warning("left out: %d images of a split that is none of %s: %s", count, ", ".join(SPLITS), some(strange))
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
-    found = scan_together(used, config.proposals, workers, ranks)
+    found = scan_together(used, config.proposals, compute)
     readable, labels = found.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))
     train_rows = readable[pc.equal(split, "train").to_numpy()]
@@ -232,14 +233,11 @@ def some(items: list[str], between: str = ", ") -> str:
 def make_inputs(
     part: Part,
     network: Network,
-    config: Config,
-    *,
-    device: str,
-    workers: int,
+    side: int,
+    compute: Compute,
     views: NDArray[np.float32] | None = None,
-    ranks: Ranks = ALONE,
 ) -> Inputs:
-    """What the network takes for each image: pixels, or the frozen trunk's maps, computed now if not cached.
+    """What the network takes for each image: pixels of this side, or the frozen trunk's maps, computed if not cached.
 
     With `views` (n, 4), shares of width and height, only that part of each image is looked at, without its proposals.
     Each rank computes its share of the maps, and those that the cache does not bring from the others.
@@ -248,15 +246,16 @@ def make_inputs(
         part = replace(part, scan=part.scan.through(views))
     boxes = Boxes(part.scan)
     if not network.frozen_trunk:
-        return PixelInputs(part.index, boxes, config.model.imgsz, views)
+        return PixelInputs(part.index, boxes, side, views)
     store = MapStore(network.trunk_fingerprint(), network.input_shape)
 
     def fill(rows: NDArray[np.int64]) -> None:
         if len(rows):
             seen = None if views is None else views[rows]
-            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), config.model.imgsz, seen)
-            _fill(store, pixels, network, device, workers)
+            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, seen)
+            _fill(store, pixels, network, compute)
 
+    ranks = compute.ranks
     if ranks.world > 1:
         missing = uncached(part, store)
         ranks.barrier()  # all have listed the same
@@ -277,18 +276,17 @@ def uncached(part: Part, store: MapStore) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def _fill(store: MapStore, inputs: PixelInputs, network: Network, device: str, workers: int) -> None:
+def _fill(store: MapStore, inputs: PixelInputs, network: Network, compute: Compute) -> None:
     network.eval()
     batches = BagBatches(each_image_once(inputs.index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
     all_keys = inputs.boxes.scan.keys
     keys: list[bytes] = []
     maps: list[torch.Tensor] = []
     with track("feature maps", len(inputs.index)) as advance:
-        for bag in load(batches, workers):
-            assert bag.images is not None
-            keys.extend(all_keys.take(pa.array(bag.index[:, 0].numpy())).to_pylist())
-            maps.append(network.prepare(bag.images.to(device)).to(torch.float16).cpu())
-            advance(len(bag.label))
+        for batch in load(batches, compute.loaders):
+            keys.extend(all_keys.take(pa.array(batch.rows[:, 0].numpy())).to_pylist())
+            maps.append(network.prepare(batch.images.to(compute.device)).to(torch.float16).cpu())
+            advance(len(batch.label))
             if len(keys) >= MAPS_A_PART:
                 store.add(keys, torch.cat(maps))
                 keys, maps = [], []

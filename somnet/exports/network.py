@@ -17,6 +17,7 @@ from somnet.exports.model_card import model_card
 from somnet.nn.backbones import Network, as_timm_model, licence_of
 from somnet.runs.run import Run
 from somnet.system.files import atomic_folder
+from somnet.system.folders import EXPORT, refuse_taken
 from somnet.system.version import VERSION
 
 log = logging.getLogger("somnet")
@@ -33,24 +34,17 @@ def export(
     run = run if isinstance(run, Run) else Run(run)
     if format not in _WRITERS:
         raise ExportError(f"there is no format '{format}': choose one of {', '.join(_WRITERS)}")
-    out = run.path / "export" / format if out is None else Path(out)
-    _refuse_taken(out, overwrite)
+    out = run.path / EXPORT / format if out is None else Path(out)
+    names = {file.name for file in out.iterdir()} if out.is_dir() else set()
+    ours = not names - {CARD, WEIGHTS, CONFIG, GRAPH}
+    refuse_taken(
+        out, "an export, or holds other files too", ours=ours, meant=overwrite, how="--overwrite to replace it"
+    )
     card = model_card(run, format)  # an unfinished run is refused before any work
     with atomic_folder(out) as folder:
         _WRITERS[format](run, folder)
         (folder / CARD).write_text(card, encoding="utf-8")
     return out
-
-
-def _refuse_taken(out: Path, overwrite: bool) -> None:
-    """A folder that exists is replaced only if asked to, and only if all in it was written here."""
-    if out.exists() and not out.is_dir():
-        raise ExportError(f"{out} is a file: give another --out")
-    names = {file.name for file in out.iterdir()} if out.exists() else set()
-    if names - {CARD, WEIGHTS, CONFIG, GRAPH}:
-        raise ExportError(f"{out} holds other files: give another --out")
-    if names and not overwrite:
-        raise ExportError(f"{out} exists: add --overwrite to replace it, or give another --out")
 
 
 def preprocessing(network: Network, side: int) -> dict[str, Any]:

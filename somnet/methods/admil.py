@@ -7,10 +7,19 @@ from torch import Tensor, nn
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Inspection, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.core.weighting import bag_feature
-from somnet.methods.base import Method
+from somnet.methods.base import Inspection, Method, Step, of_label
+from somnet.methods.plain import TRAIN
+from somnet.methods.settings import Count, MethodSettings
 from somnet.nn.backbones import Network
+
+
+class AdmilSettings(MethodSettings):
+    """Gated attention over the ROIs of a bag."""
+
+    images_per_bag: Count = 2  # whose ROIs share the attention
+    width: Count = 128  # of the attention
 
 
 class GatedAttention(nn.Module):
@@ -38,39 +47,39 @@ class Admil(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
-        self.attention = GatedAttention(network.width, config.admil.width)
+        self.settings = config.of(AdmilSettings)
+        self.attention = GatedAttention(network.width, self.settings.width)
 
     def plan(self) -> tuple[Phase, ...]:
         """One phase, network and attention together."""
         train = self.config.train
         lr = {"network": train.lr, "attention": train.lr}
-        return (Phase("train", train.epochs, lr, anneal=(0.0, 1.0), images_per_bag=self.config.admil.images_per_bag),)
+        return (Phase(TRAIN, train.epochs, lr, anneal=(0.0, 1.0), images_per_bag=self.settings.images_per_bag),)
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of the bags."""
-        rois, weights = self._weigh(bag)
-        return {"cls": classification_loss(self.network.classifier(bag_feature(weights, rois)), bag.label)}
+        rois, weights = self._weigh(batch)
+        return Step({"cls": classification_loss(self.network.classifier(bag_feature(weights, rois)), batch.label)})
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN and the attention."""
         return [*super().param_groups(), {"name": "attention", "params": [*self.attention.parameters()]}]
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """An image is the bag of its own ROIs: the best one has the most weight, label_score is the bag's belief."""
-        rois, weights = self._weigh(bag)  # (I, P, F), (I, P)
+        rois, weights = self._weigh(batch)  # (I, P, F), (I, P)
         probabilities = self.network.classifier(bag_feature(weights, rois)).softmax(dim=1)  # (I, C)
         largest, best = weights.max(dim=1)  # (I,)
         return Inspection(
             probabilities=probabilities,
-            label_score=probabilities.gather(1, bag.label[:, None]).squeeze(1),
+            label_score=of_label(probabilities, batch.label),
             background_score=weights[:, 0] / largest,
             weights=weights,
             best=best,
         )
 
-    def _weigh(self, bag: Bag) -> tuple[Tensor, Tensor]:
+    def _weigh(self, batch: BagBatch) -> tuple[Tensor, Tensor]:
         """ROI features (B, N, F) and their weights (B, N)."""
-        assert bag.images is not None
-        rois = self.network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
-        rois = rois.reshape(len(bag.label), -1, rois.shape[-1])  # (B, N, F)
-        return rois, self.attention(rois, bag.mask.flatten(1))
+        rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
+        rois = rois.reshape(len(batch.label), -1, rois.shape[-1])  # (B, N, F)
+        return rois, self.attention(rois, batch.mask.flatten(1))

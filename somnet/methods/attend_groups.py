@@ -9,12 +9,21 @@ from torch.nn import functional as F
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Inspection, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.core.weighting import bag_feature, initial_weights
-from somnet.methods.base import Method
+from somnet.methods.base import Inspection, Method, Step, of_label
+from somnet.methods.plain import TRAIN
+from somnet.methods.settings import Count, MethodSettings, Rate
 from somnet.nn.backbones import Network
 
 START = 0.001  # standard deviation of the detector's weights: at first all places count the same
+
+
+class AttendGroupsSettings(MethodSettings):
+    """Attention over places, groups of images."""
+
+    images_per_bag: Count = 2  # that are averaged
+    floor: Rate = 0.1  # added to the softplus: no place is ignored
 
 
 def place_weights(maps: Tensor, detector: Tensor, floor: float) -> Tensor:
@@ -39,32 +48,32 @@ class AttendGroups(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(AttendGroupsSettings)
         self.detector = nn.Parameter(START * torch.randn(network.width))  # (F,) the paper's w
 
     def plan(self) -> tuple[Phase, ...]:
         """One phase, network and detector together."""
         train = self.config.train
         lr = {"network": train.lr, "detector": train.lr}
-        bags = self.config.attend_groups.images_per_bag
-        return (Phase("train", train.epochs, lr, anneal=(0.0, 1.0), images_per_bag=bags),)
+        bags = self.settings.images_per_bag
+        return (Phase(TRAIN, train.epochs, lr, anneal=(0.0, 1.0), images_per_bag=bags),)
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of the bags; an image that only fills up a bag does not count."""
-        images = self._attended(bag).view(*bag.index.shape, -1)  # (B, G, F)
-        x = bag_feature(initial_weights(bag.mask)[..., 0], images)  # (B, F)
-        return {"cls": classification_loss(self.network.classifier(x), bag.label)}
+        images = self._attended(batch).view(*batch.rows.shape, -1)  # (B, G, F)
+        x = bag_feature(initial_weights(batch.mask)[..., 0], images)  # (B, F)
+        return Step({"cls": classification_loss(self.network.classifier(x), batch.label)})
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN and the detector."""
         return [*super().param_groups(), {"name": "detector", "params": [self.detector]}]
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the probability of the label, of the attended places."""
-        probabilities = self.network.classifier(self._attended(bag)).softmax(dim=1)  # (I, C)
-        of_label = probabilities.gather(1, bag.label[:, None]).squeeze(1)
-        return replace(super().inspect(bag), probabilities=probabilities, label_score=of_label)
+        probabilities = self.network.classifier(self._attended(batch)).softmax(dim=1)  # (I, C)
+        label_score = of_label(probabilities, batch.label)
+        return replace(super().inspect(batch), probabilities=probabilities, label_score=label_score)
 
-    def _attended(self, bag: Bag) -> Tensor:
-        assert bag.images is not None
-        maps = self.network.maps(bag.images)  # (I, F, H, W)
-        return attended(maps, place_weights(maps, self.detector, self.config.attend_groups.floor))
+    def _attended(self, batch: BagBatch) -> Tensor:
+        maps = self.network.maps(batch.images)  # (I, F, H, W)
+        return attended(maps, place_weights(maps, self.detector, self.settings.floor))

@@ -1,7 +1,8 @@
 """The contract of a method. The loop knows this and nothing more; the contract test runs over the registry."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -10,11 +11,55 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from somnet.config import Config
-from somnet.core.types import Bag, Inspection, Losses, Phase, Sighting
+from somnet.core.types import BagBatch, Losses, Phase
+from somnet.errors import ConfigError
+from somnet.methods.registry import import_method_module, method_place
 from somnet.nn.backbones import Network
 
-BagPass = Callable[[int], Iterator[Bag]]
-"""bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, an image a bag."""
+BagPass = Callable[[int], Iterator[BagBatch]]
+"""bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, one image per bag."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a step saw beside its losses, for the curves; it costs a step next to nothing."""
+
+    rows: Tensor | None = None  # (I,) training images, by number
+    scores: Tensor | None = None  # (I,) what the method thinks of them now, 0 or more
+    slots: Tensor | None = None  # (B, 2) the slots nearest to each bag feature, the winner first
+    cosines: Tensor | None = None  # (B, 2) of bag feature and key
+    memory_side: int = 0  # of the grid that the slots lie on
+
+    def of_all(self, gather: Callable[[Tensor], Tensor]) -> "Observation":
+        """What all processes saw that share the step's batch."""
+        own = (self.rows, self.scores, self.slots, self.cosines)
+        rows, scores, slots, cosines = (None if tensor is None else gather(tensor) for tensor in own)
+        return Observation(rows, scores, slots, cosines, self.memory_side)
+
+
+@dataclass(frozen=True)
+class Step:
+    """All that came of a step.
+
+    `pending` is what changes beside the parameters if the step is taken: rows (n, ...) of this process's share of the
+    batch, by name. The loop brings together those of all processes and hands them to `after_step`.
+    """
+
+    losses: Losses
+    observed: Observation = Observation()
+    pending: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a method thinks of I images and their P boxes after training."""
+
+    probabilities: Tensor  # (I, C)
+    label_score: Tensor  # (I,) 0 to 1, low is bad
+    background_score: Tensor  # (I,) 0 to 1, low is bad
+    weights: Tensor  # (I, P) sum to 1 over the real boxes of an image
+    best: Tensor  # (I,) the box that shows the label best
+    details: Mapping[str, Tensor] = field(default_factory=dict)  # (I, P) slot, d, r, a, ... where the method has them
 
 
 class Method(nn.Module, ABC):
@@ -29,21 +74,24 @@ class Method(nn.Module, ABC):
         self.network = network
         self.labels = labels  # (n,) given labels of the training images
         self.classes = classes
-        self.sighting: Sighting | None = None  # a step may leave here what it saw; the loop takes it
-        self.of_all: Callable[[Tensor], Tensor] = _as_they_are
-        """From rows (n, ...) of this process's share of the step's batch to those of the whole batch."""
 
     @abstractmethod
     def plan(self) -> tuple[Phase, ...]:
         """The phases of training, as data."""
 
     @abstractmethod
-    def step(self, bag: Bag, phase: Phase) -> Losses:
-        """Named losses of a batch; the loop sums them."""
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
+        """Named losses of a batch, which the loop sums, and what else came of it. Nothing of `self` changes here."""
 
-    def count(self, bag: Bag) -> int:
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
+        """Called after the optimiser's step with what was pending: projections, moving averages, new targets.
+
+        A step that is skipped, as its loss or gradient is NaN, has none.
+        """
+
+    def count(self, batch: BagBatch) -> int:
         """Over how many the means among the losses are taken."""
-        return len(bag.label)
+        return len(batch.label)
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Called before a phase starts or is resumed; a resume then restores all that is in the state dict."""
@@ -62,9 +110,6 @@ class Method(nn.Module, ABC):
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """Called once when a phase has ended, in evaluation mode and without gradient."""
 
-    def after_step(self) -> None:
-        """Called after the optimiser's step: projections, moving averages. A step that is skipped has none."""
-
     def metrics(self) -> dict[str, float]:
         """Figures about the method's own state, logged after each epoch."""
         return {}
@@ -73,19 +118,18 @@ class Method(nn.Module, ABC):
         """Named parameter groups; a phase sets the learning rate of each by its name."""
         return [{"name": "network", "params": [*self.network.tail.parameters(), *self.network.classifier.parameters()]}]
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """What the method thinks of single images (G = 1). By default: the classifier's probability of the label."""
-        assert bag.images is not None
-        probabilities = self.predict(bag.images).softmax(dim=1)  # (I, C)
-        weights = torch.zeros(bag.mask.shape, device=bag.mask.device)  # (I, 1, P)
+        probabilities = self.predict(batch.images).softmax(dim=1)  # (I, C)
+        weights = torch.zeros(batch.mask.shape, device=batch.mask.device)  # (I, 1, P)
         weights[..., 0] = 1.0
-        label_score = probabilities.gather(1, bag.label[:, None]).squeeze(1)
+        label_score = of_label(probabilities, batch.label)
         return Inspection(
             probabilities=probabilities,
             label_score=label_score,
             background_score=torch.ones_like(label_score),
             weights=weights.flatten(1),
-            best=torch.zeros_like(bag.label),
+            best=torch.zeros_like(batch.label),
         )
 
     @final
@@ -94,5 +138,15 @@ class Method(nn.Module, ABC):
         return self.network(inputs)  # type: ignore[no-any-return]
 
 
-def _as_they_are(rows: Tensor) -> Tensor:
-    return rows
+def find_method(name: str) -> type[Method]:
+    """The class of a method, by its name or as `package.module:Class`."""
+    module, _, attribute = method_place(name).partition(":")
+    kind = getattr(import_method_module(module), attribute, None)
+    if not isinstance(kind, type) or not issubclass(kind, Method):
+        raise ConfigError(f"{module} has no method '{attribute}': name a subclass of somnet.methods.base.Method")
+    return kind
+
+
+def of_label(rows: Tensor, label: Tensor) -> Tensor:
+    """The entry (I,) of each row (I, C) that belongs to its label (I,)."""
+    return rows.gather(1, label[:, None]).squeeze(1)

@@ -2,24 +2,36 @@
 
 import logging
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from somnet.config import Config
-from somnet.core.types import Bag, Inspection, Phase
-from somnet.methods.base import BagPass
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import BagPass, Inspection, of_label
 from somnet.methods.fresh import FreshStart
-from somnet.methods.plain import Plain
+from somnet.methods.plain import TRAIN, Plain
 from somnet.methods.sample_table import SampleTable
+from somnet.methods.settings import MethodSettings, Rate, Share
 from somnet.nn.backbones import Network
 
 log = logging.getLogger("somnet")
 
+FOLD = "fold-"  # how the names of the phases that train without a fold begin
 SLACK = 1e-6  # a probability this close below its threshold counts as confident
 LEAST = 2  # images of a class that are never pruned, the most trusted ones
+
+
+class ConfidentSettings(MethodSettings):
+    """Confident learning: prune what out-of-fold predictions contradict."""
+
+    folds: Annotated[int, Field(ge=2, le=255)] = 5  # of the out-of-fold predictions
+    fold_share: Share = 0.4  # of the budget, for all folds together; the rest trains on what is left
+    fold_lr: Rate = 3.0  # relative to train.lr: the folds have few steps
 
 
 def thresholds(probabilities: Tensor, label: Tensor) -> Tensor:
@@ -36,16 +48,16 @@ def count_issues(probabilities: Tensor, label: Tensor) -> int:
     confident = probabilities >= thresholds(probabilities, label) - SLACK  # (n, C)
     predicted = probabilities.argmax(dim=1)
     guess = torch.where(confident.sum(dim=1) > 1, predicted, confident.float().argmax(dim=1))
-    of_label = probabilities.gather(1, label[:, None]).squeeze(1)
-    contradicted = confident.any(dim=1) & (guess != label) & (of_label < probabilities.amax(dim=1))
+    contradicted = (
+        confident.any(dim=1) & (guess != label) & (of_label(probabilities, label) < probabilities.amax(dim=1))
+    )
     return int(contradicted.sum())
 
 
 def find_issues(probabilities: Tensor, label: Tensor) -> Tensor:
     """Mask (n,) of as many images as are counted, those whose own label is the least probable."""
-    of_label = probabilities.gather(1, label[:, None]).squeeze(1)  # (n,)
     issues = torch.zeros(len(label), dtype=torch.bool)
-    issues[of_label.argsort(stable=True)[: count_issues(probabilities, label)]] = True
+    issues[of_label(probabilities, label).argsort(stable=True)[: count_issues(probabilities, label)]] = True
     return issues
 
 
@@ -63,25 +75,26 @@ class Confident(Plain):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(ConfidentSettings)
         self.beginning = FreshStart(network)
         self.held_out = SampleTable(len(labels), classes)
         order = np.random.default_rng(config.seed).permutation(len(labels))
         by_class = order[np.argsort(labels.numpy()[order], kind="stable")]  # each class is dealt out evenly
         fold = torch.empty(len(labels), dtype=torch.uint8)
-        fold[torch.from_numpy(by_class)] = (torch.arange(len(labels)) % config.confident.folds).to(torch.uint8)
+        fold[torch.from_numpy(by_class)] = (torch.arange(len(labels)) % self.settings.folds).to(torch.uint8)
         self.register_buffer("fold", fold)
         self.register_buffer("keep", torch.ones(len(labels), dtype=torch.bool))
 
     def plan(self) -> tuple[Phase, ...]:
         """A short training for each fold, then the final one; all of them from the same start."""
-        train, settings = self.config.train, self.config.confident
+        train, settings = self.config.train, self.settings
         cost = settings.folds - 1  # passes of one epoch in every fold
         wanted = max(1, round(settings.fold_share * train.epochs / cost))
         fold_epochs = min(wanted, (train.epochs - 1) // cost)  # an epoch is left for the final network
         rest = train.epochs - fold_epochs * cost
         folds = tuple(
             Phase(
-                f"fold-{number}",
+                f"{FOLD}{number}",
                 fold_epochs,
                 {"network": train.lr * settings.fold_lr},
                 anneal=(0.0, 1.0),
@@ -90,11 +103,11 @@ class Confident(Plain):
             )
             for number in range(settings.folds)
         )
-        return (*folds, Phase("train", rest, {"network": train.lr}, anneal=(0.0, 1.0), fresh=True))
+        return (*folds, Phase(TRAIN, rest, {"network": train.lr}, anneal=(0.0, 1.0), fresh=True))
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Every phase starts with the same weights; the last one prunes first."""
-        if phase.name == "train" and self.plan()[0].epochs:
+        if phase.name == TRAIN and self.plan()[0].epochs:
             label = self.labels.cpu()
             issues = find_issues(self.held_out.get(torch.arange(len(label))).cpu(), label)
             self.keep = spare_classes(~issues, self._self_confidence().cpu(), label).to(self.keep.device)
@@ -103,30 +116,28 @@ class Confident(Plain):
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """Predict the fold that the network has not seen."""
-        if phase.name == "train":
+        if phase.name == TRAIN:
             return
-        for bag in bag_pass(1):
-            assert bag.images is not None
-            mine = self.fold[bag.index[:, 0]] == _number(phase)
+        for batch in bag_pass(1):
+            mine = self.fold[batch.rows[:, 0]] == _number(phase)
             if mine.any():
-                self.held_out.put(bag.index[mine, 0], self.predict(bag.images[mine]).softmax(dim=1))
+                self.held_out.put(batch.rows[mine, 0], self.predict(batch.images[mine]).softmax(dim=1))
 
     def rows(self, phase: Phase) -> NDArray[np.int64]:
         """All but the fold; in the end all but the pruned."""
-        chosen = self.keep if phase.name == "train" else self.fold != _number(phase)
+        chosen = self.keep if phase.name == TRAIN else self.fold != _number(phase)
         return np.flatnonzero(chosen.cpu().numpy())
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the out-of-fold probability of the label."""
-        seen = super().inspect(bag)
+        seen = super().inspect(batch)
         if self.plan()[0].epochs == 0:
             return seen
-        of_label = self.held_out.get(bag.index[:, 0]).gather(1, bag.label[:, None]).squeeze(1)
-        return replace(seen, label_score=of_label)
+        return replace(seen, label_score=of_label(self.held_out.get(batch.rows[:, 0]), batch.label))
 
     def _self_confidence(self) -> Tensor:
         rows = torch.arange(len(self.labels), device=self.keep.device)
-        return self.held_out.get(rows).gather(1, self.labels.to(rows.device)[:, None]).squeeze(1)
+        return of_label(self.held_out.get(rows), self.labels.to(rows.device))
 
 
 def spare_classes(keep: Tensor, confidence: Tensor, label: Tensor) -> Tensor:
@@ -139,4 +150,4 @@ def spare_classes(keep: Tensor, confidence: Tensor, label: Tensor) -> Tensor:
 
 
 def _number(phase: Phase) -> int:
-    return int(phase.name.rpartition("-")[2])
+    return int(phase.name.removeprefix(FOLD))

@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from somnet.config import Config
-from somnet.core.types import Bag, Losses, Phase
-from somnet.methods.base import BagPass
-from somnet.methods.features import members, training_features
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import BagPass, Step
+from somnet.methods.features import FEATURES, members, training_features
 from somnet.methods.fresh import FreshStart
 from somnet.methods.plain import Plain
+from somnet.methods.settings import Count, MethodSettings, Share
 from somnet.nn.backbones import Network
 
 log = logging.getLogger("somnet")
@@ -25,6 +26,15 @@ BLOCK = 512  # images whose distances to the others are held at a time
 LEAST = 10  # images of a class that can be told apart by density
 UNIFORM = 0.05  # densities that differ by a smaller share of the class say nothing
 ROUNDING = 1e-3  # distances below this share of the largest one are those of equal images
+
+
+class CurriculumnetSettings(MethodSettings):
+    """Three stages by density of the features."""
+
+    init_share: Share = 0.15  # of the epochs, to train the features
+    components: Count = 256  # of the PCA
+    quantile: Share = 0.6  # of the distances within a class: the radius in which neighbours are counted
+    noisy_weight: Share = 0.5  # of images that are not in the densest group
 
 
 def principal(points: Tensor, components: int) -> Tensor:
@@ -81,19 +91,20 @@ class CurriculumNet(Plain):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(CurriculumnetSettings)
         self.beginning = FreshStart(network)
         self.register_buffer("group", torch.zeros(len(labels), dtype=torch.uint8))
 
     def plan(self) -> tuple[Phase, ...]:
         """A short training for the features, then three stages, each with a tenth of the learning rate before."""
         train = self.config.train
-        first = max(1, round(self.config.curriculumnet.init_share * train.epochs))
+        first = max(1, round(self.settings.init_share * train.epochs))
         left = train.epochs - first
         stages = (
             Phase(name, (left + 2 - stage) // 3, {"network": train.lr / 10**stage}, fresh=stage == 0)
             for stage, name in enumerate(STAGES)
         )
-        return (Phase("features", first, {"network": train.lr}, anneal=(0.0, 1.0)), *stages)
+        return (Phase(FEATURES, first, {"network": train.lr}, anneal=(0.0, 1.0)), *stages)
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """The stages start with a fresh network."""
@@ -102,9 +113,9 @@ class CurriculumNet(Plain):
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """Divide each class by density."""
-        if phase.name != "features":
+        if phase.name != FEATURES:
             return
-        settings, device = self.config.curriculumnet, self.group.device
+        settings, device = self.settings, self.group.device
         features = training_features(self.network, bag_pass)  # (n, F)
         generator = torch.Generator().manual_seed(self.config.seed)
         for rows in members(self.labels.cpu()):
@@ -121,9 +132,8 @@ class CurriculumNet(Plain):
             return None
         return np.flatnonzero(self.group.cpu().numpy() <= STAGES.index(phase.name))
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy, in which images that are not clean count less."""
-        assert bag.images is not None
-        clean = self.group[bag.index[:, 0]] == 0  # (I,)
-        weight = torch.where(clean, 1.0, self.config.curriculumnet.noisy_weight)
-        return {"cls": weighted_cross_entropy(self.predict(bag.images), bag.label, weight)}
+        clean = self.group[batch.rows[:, 0]] == 0  # (I,)
+        weight = torch.where(clean, 1.0, self.settings.noisy_weight)
+        return Step({"cls": weighted_cross_entropy(self.predict(batch.images), batch.label, weight)})

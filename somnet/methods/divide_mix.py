@@ -11,13 +11,26 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Inspection, Losses, Phase
-from somnet.methods.base import BagPass, Method
+from somnet.core.types import BagBatch, Losses, Phase
+from somnet.methods.base import BagPass, Inspection, Method, Step
+from somnet.methods.settings import MethodSettings, Rate, Share, Strength
 from somnet.nn.backbones import Network
 from somnet.nn.roi import random_boxes
 
+INIT, MIX = "init", "mix"  # phases
 VIEWS = 2  # random crops of an image that are averaged
 TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
+
+
+class DivideMixSettings(MethodSettings):
+    """Two networks, each of which divides the data for the other."""
+
+    init_share: Share = 0.1  # of the epochs by cross entropy
+    threshold: Share = 0.5  # probability of a clean label from which on an image is labelled
+    temperature: Rate = 0.5  # of the sharpening
+    mix: Rate = 0.5  # of the Beta distribution of MixUp
+    unlabelled: Strength = 1.0  # weight of the unlabelled images' loss
+    smallest_crop: Share = 0.6  # of the side, of the crops that augment
 
 
 def clean_probability(losses: Tensor, seed: int) -> Tensor:
@@ -78,6 +91,7 @@ class DivideMix(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(DivideMixSettings)
         self.second = network.twin().requires_grad_(True)
         self.second.classifier.reset_parameters()  # else both would see the same
         nn.init.zeros_(self.second.classifier.bias)
@@ -90,53 +104,51 @@ class DivideMix(Method):
 
     def plan(self) -> tuple[Phase, ...]:
         """A warm-up, then a phase an epoch, each of which divides anew. A budget of 1 is enough for one network."""
-        train, settings = self.config.train, self.config.divide_mix
+        train, settings = self.config.train, self.settings
         if train.epochs == 1:
-            return (Phase("init", 1, {"network": train.lr}, anneal=(0.0, 1.0)),)
+            return (Phase(INIT, 1, {"network": train.lr}, anneal=(0.0, 1.0)),)
         epochs = train.epochs // 2  # for two networks
         init = max(1, round(settings.init_share * epochs))
         lr = dict.fromkeys(self.networks, train.lr)
         mix = epochs - init
         return (
-            Phase("init", init, lr, passes=2.0),
-            *(Phase("mix", 1, lr, anneal=(i / mix, (i + 1) / mix), passes=2.0) for i in range(mix)),
+            Phase(INIT, init, lr, passes=2.0),
+            *(Phase(MIX, 1, lr, anneal=(i / mix, (i + 1) / mix), passes=2.0) for i in range(mix)),
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Divide the images by their losses."""
-        if phase.name != "mix":
+        if phase.name != MIX:
             return
         rows, losses = [], []
-        for bag in bag_pass(1):
-            assert bag.images is not None
-            each = [cross_entropy(net(bag.images), bag.label, reduction="none") for net in self.networks.values()]
+        for batch in bag_pass(1):
+            each = [cross_entropy(net(batch.images), batch.label, reduction="none") for net in self.networks.values()]
             losses.append(torch.stack(each, dim=1))  # (I, 2)
-            rows.append(bag.index[:, 0])
+            rows.append(batch.rows[:, 0])
         seed = int(torch.randint(2**31, (), generator=generator))
         of_both = torch.cat(losses)  # (n, 2)
         self.clean[torch.cat(rows)] = torch.stack([clean_probability(of_both[:, k], seed) for k in (0, 1)], dim=1)
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """The losses of the networks that the phase trains, summed."""
-        assert bag.images is not None
-        if phase.name == "init":
-            logits = [net(bag.images) for name, net in self.networks.items() if name in phase.lr]
-            return {"cls": torch.stack([classification_loss(z, bag.label) for z in logits]).sum()}
-        images = bag.images.float()  # pixels too: 0 to 255
+        if phase.name == INIT:
+            logits = [net(batch.images) for name, net in self.networks.items() if name in phase.lr]
+            return Step({"cls": torch.stack([classification_loss(z, batch.label) for z in logits]).sum()})
+        images = batch.images.float()  # pixels too: 0 to 255
         with torch.no_grad():
             guesses = [self._views(net, images).softmax(dim=2).mean(dim=1) for net in self.networks.values()]  # (I, C)
         both = torch.stack(guesses).mean(dim=0)
         losses: Losses = defaultdict(lambda: images.new_zeros(()))
         for number, network in enumerate(self.networks.values()):
-            clean = self.clean[bag.index[:, 0], 1 - number]  # what the other one thinks
-            for name, loss in self._losses(network, images, bag.label, clean, guesses[number], both).items():
+            clean = self.clean[batch.rows[:, 0], 1 - number]  # what the other one thinks
+            for name, loss in self._losses(network, images, batch.label, clean, guesses[number], both).items():
                 losses[name] = losses[name] + loss
-        return dict(losses)
+        return Step(dict(losses))
 
     def _losses(
         self, network: Network, images: Tensor, label: Tensor, clean: Tensor, own: Tensor, both: Tensor
     ) -> Losses:
-        settings = self.config.divide_mix
+        settings = self.settings
         target = targets(label, clean, own, both, settings.threshold, settings.temperature)  # (I, C)
         share = float(torch.distributions.Beta(settings.mix, settings.mix).sample())
         share = max(share, 1 - share)  # an image stays more itself than its partner
@@ -155,13 +167,13 @@ class DivideMix(Method):
 
     def _views(self, network: Network, images: Tensor) -> Tensor:
         """Logits (I, V, C) of random crops of the feature map."""
-        boxes = random_boxes(VIEWS * len(images), self.config.divide_mix.smallest_crop, images.device)
+        boxes = random_boxes(VIEWS * len(images), self.settings.smallest_crop, images.device)
         rois = network.roi_features(images, boxes.view(-1, VIEWS, 4))  # (I, V, F)
         return network.classifier(rois)  # type: ignore[no-any-return]
 
     def metrics(self) -> dict[str, float]:
         """How many images each network gets as labelled."""
-        counts = (self.clean > self.config.divide_mix.threshold).sum(dim=0).flip(0).tolist()
+        counts = (self.clean > self.settings.threshold).sum(dim=0).flip(0).tolist()
         return {f"labelled/{name}": float(count) for name, count in zip(self.networks, counts, strict=True)}
 
     def param_groups(self) -> list[dict[str, Any]]:
@@ -169,6 +181,6 @@ class DivideMix(Method):
         second = [*self.second.tail.parameters(), *self.second.classifier.parameters()]
         return [*super().param_groups(), {"name": "second", "params": second}]
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the probability that the label is clean, the mean of both networks' views."""
-        return replace(super().inspect(bag), label_score=self.clean[bag.index[:, 0]].mean(dim=1))
+        return replace(super().inspect(batch), label_score=self.clean[batch.rows[:, 0]].mean(dim=1))

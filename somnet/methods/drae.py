@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from somnet.config import Config
 from somnet.core.types import Phase
 from somnet.methods.base import BagPass
-from somnet.methods.features import members, training_features
+from somnet.methods.features import FEATURES, members, training_features
 from somnet.methods.fresh import FreshStart
-from somnet.methods.plain import Plain
+from somnet.methods.plain import TRAIN, Plain
+from somnet.methods.settings import Count, MethodSettings, Share, Strength
 from somnet.nn.backbones import Network
 
 log = logging.getLogger("somnet")
@@ -21,6 +22,14 @@ LEAST = 2  # images of a class that are never dropped
 BATCH = 128
 RATE, DECAY = 1e-3, 5e-4  # of the autoencoder's Adam
 SMALLEST = 1e-12  # stands for the spread of errors that are all the same
+
+
+class DraeSettings(MethodSettings):
+    """Reconstruction errors of an autoencoder a class tell outliers."""
+
+    balance: Strength = 0.1  # of the separation h(k) against the reconstruction of the inliers
+    epochs: Count = 30  # of the autoencoder, over features that are computed once
+    init_share: Share = 0.15  # of the epochs, to train the features
 
 
 def separation(error: Tensor) -> Tensor:
@@ -115,29 +124,30 @@ class Drae(Plain):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(DraeSettings)
         self.beginning = FreshStart(network)
         self.register_buffer("kept", torch.ones(len(labels), dtype=torch.bool))
 
     def plan(self) -> tuple[Phase, ...]:
         """A short training for the features, then the final one."""
         train = self.config.train
-        first = max(1, round(self.config.drae.init_share * train.epochs))
+        first = max(1, round(self.settings.init_share * train.epochs))
         lr = {"network": train.lr}
         return (
-            Phase("features", first, lr, anneal=(0.0, 1.0)),
-            Phase("train", train.epochs - first, lr, anneal=(0.0, 1.0), fresh=True),
+            Phase(FEATURES, first, lr, anneal=(0.0, 1.0)),
+            Phase(TRAIN, train.epochs - first, lr, anneal=(0.0, 1.0), fresh=True),
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """The final network starts anew."""
-        if phase.name == "train":
+        if phase.name == TRAIN:
             self.beginning.restart(self.network)
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """Find the outliers of each class."""
-        if phase.name != "features":
+        if phase.name != FEATURES:
             return
-        settings, device = self.config.drae, self.kept.device
+        settings, device = self.settings, self.kept.device
         features = training_features(self.network, bag_pass)  # (n, F)
         generator = torch.Generator().manual_seed(self.config.seed)
         for rows in members(self.labels.cpu()):
@@ -148,4 +158,4 @@ class Drae(Plain):
 
     def rows(self, phase: Phase) -> NDArray[np.int64] | None:
         """In the end what was kept."""
-        return np.flatnonzero(self.kept.cpu().numpy()) if phase.name == "train" else None
+        return np.flatnonzero(self.kept.cpu().numpy()) if phase.name == TRAIN else None

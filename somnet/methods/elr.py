@@ -1,15 +1,26 @@
 """Early-learning regularisation (ELR): Liu et al., "Early-Learning Regularization Prevents Memorization", 2020."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import Step
 from somnet.methods.plain import Plain
 from somnet.methods.sample_table import SampleTable
+from somnet.methods.settings import MethodSettings, Momentum, Strength
 from somnet.nn.backbones import Network
 
 SURE = 1e-4  # probabilities are clamped this far from 0 and 1, as in the authors' code
+
+
+class ElrSettings(MethodSettings):
+    """Early-learning regularisation."""
+
+    beta: Momentum = 0.7  # of the moving average of predictions
+    strength: Strength = 3.0  # the paper's lambda
 
 
 def early_learning_term(logits: Tensor, target: Tensor) -> Tensor:
@@ -33,23 +44,19 @@ class EarlyLearning(Plain):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(ElrSettings)
         self.targets = SampleTable(len(labels), classes)
-        self.moved: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new targets
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy and the regulariser."""
-        assert bag.images is not None
-        logits, rows = self.predict(bag.images), bag.index[:, 0]
-        settings = self.config.elr
-        target = moving_target(self.targets.get(rows), logits, settings.beta)
-        self.moved = rows, target
-        return {
-            "cls": classification_loss(logits, bag.label),
-            "early": settings.strength * early_learning_term(logits, target),
+        logits, rows = self.predict(batch.images), batch.rows[:, 0]
+        target = moving_target(self.targets.get(rows), logits, self.settings.beta)
+        losses = {
+            "cls": classification_loss(logits, batch.label),
+            "early": self.settings.strength * early_learning_term(logits, target),
         }
+        return Step(losses, pending={"rows": rows, "target": target})
 
-    def after_step(self) -> None:
-        """The targets move along, if the step's loss was a number."""
-        if self.moved is not None:
-            self.targets.put(*map(self.of_all, self.moved))
-            self.moved = None
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
+        """The targets move along."""
+        self.targets.put(pending["rows"], pending["target"])

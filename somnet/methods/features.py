@@ -8,14 +8,12 @@ from torch import Tensor
 from somnet.methods.base import BagPass
 from somnet.nn.backbones import Network
 
+FEATURES = "features"  # the phase of a short training that makes the features tell classes apart
+
 
 def training_features(network: Network, bag_pass: BagPass) -> Tensor:
     """Features (n, F) of all training images, in main memory and half precision: 2.6 GB for a million of width 1280."""
-    parts = []
-    for bag in bag_pass(1):
-        assert bag.images is not None
-        parts.append(network.image_features(bag.images).half().cpu())
-    return torch.cat(parts)
+    return torch.cat([network.image_features(batch.images).half().cpu() for batch in bag_pass(1)])
 
 
 def members(labels: Tensor) -> Iterator[Tensor]:

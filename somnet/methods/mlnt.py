@@ -1,6 +1,7 @@
 """MLNT: Li et al., "Learning to Learn from Noisy Labeled Data", 2019."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -9,11 +10,26 @@ from torch.nn.functional import normalize
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Losses, Phase
-from somnet.methods.base import BagPass, Method
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import BagPass, Method, Step
 from somnet.methods.entropy import divergence
+from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Share, Strength
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
+
+INIT, META = "init", "meta"  # phases
+
+
+class MlntSettings(MethodSettings):
+    """Meta-learning: after a step on wrong labels the network must still agree with its teacher."""
+
+    copies: Count = 2  # of the batch with synthetic labels a step; the paper takes 10, at five times the cost
+    neighbours: Count = 10  # of an image, whose labels it may be given
+    inner_lr: Rate = 0.02  # of the step on wrong labels
+    teacher: Momentum = 0.99  # momentum of the moving average
+    strength: Strength = 5.0  # of the meta loss
+    lr: Rate = 1.0  # of the network in the meta phase, relative to train.lr
+    init_share: Share = 0.15  # of the epochs by cross entropy alone
 
 
 def nearest(features: Tensor, count: int) -> Tensor:
@@ -51,56 +67,55 @@ class Mlnt(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(MlntSettings)
         self.teacher = network.twin()
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def plan(self) -> tuple[Phase, ...]:
         """Cross entropy, then cross entropy and the meta loss."""
-        train, settings = self.config.train, self.config.mlnt
+        train, settings = self.config.train, self.settings
         init = max(1, round(settings.init_share * train.epochs))
         lr = {"network": train.lr}
         later = {"network": train.lr * settings.lr}
-        return (Phase("init", init, lr), Phase("meta", train.epochs - init, later, anneal=(0.0, 1.0)))
+        return (Phase(INIT, init, lr), Phase(META, train.epochs - init, later, anneal=(0.0, 1.0)))
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy; in the second phase the meta loss too."""
-        assert bag.images is not None
-        features = self.network.image_features(bag.images)  # (I, F)
+        features = self.network.image_features(batch.images)  # (I, F)
         logits = self.network.classifier(features)  # (I, C)
-        losses = {"cls": classification_loss(logits, bag.label)}
-        if phase.name == "meta" and len(bag.label) > 1:  # a single image has no neighbour
-            losses["meta"] = self._meta_loss(bag, features.detach(), logits) * self.config.mlnt.strength
-        return losses
+        losses = {"cls": classification_loss(logits, batch.label)}
+        if phase.name == META and len(batch.label) > 1:  # a single image has no neighbour
+            losses["meta"] = self._meta_loss(batch, features.detach(), logits) * self.settings.strength
+        return Step(losses)
 
-    def _meta_loss(self, bag: Bag, features: Tensor, logits: Tensor) -> Tensor:
-        assert bag.images is not None
-        settings = self.config.mlnt
+    def _meta_loss(self, batch: BagBatch, features: Tensor, logits: Tensor) -> Tensor:
+        settings = self.settings
         weights = {name: w for name, w in self.network.named_parameters() if w.requires_grad}
         neighbours = nearest(features, settings.neighbours)
         with torch.no_grad():
-            teacher = self.teacher.eval()(bag.images)  # (I, C)
+            teacher = self.teacher.eval()(batch.images)  # (I, C)
         total = torch.zeros((), device=logits.device)
         for _ in range(settings.copies):
-            wrong = classification_loss(logits, synthetic_labels(bag.label, neighbours))
+            wrong = classification_loss(logits, synthetic_labels(batch.label, neighbours))
             gradients = torch.autograd.grad(wrong, list(weights.values()), retain_graph=True)
             moved = {
                 name: weight - settings.inner_lr * gradient
                 for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
             }
-            total = total + divergence(teacher, functional_call(self.network, moved, (bag.images,)))
+            total = total + divergence(teacher, functional_call(self.network, moved, (batch.images,)))
         return total / settings.copies
 
-    def after_step(self) -> None:
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """The teacher follows."""
         self.steps += 1
         follow(self.teacher.tail, self.network.tail, self._momentum())
         follow(self.teacher.classifier, self.network.classifier, self._momentum())
 
     def _momentum(self) -> float:
-        return warm_momentum(self.config.mlnt.teacher, int(self.steps))
+        return warm_momentum(self.settings.teacher, int(self.steps))
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """In the end the teacher is the network."""
-        if phase.name == "meta":
+        if phase.name == META:
             self.network.tail.load_state_dict(self.teacher.tail.state_dict())
             self.network.classifier.load_state_dict(self.teacher.classifier.state_dict())

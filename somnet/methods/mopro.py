@@ -1,6 +1,7 @@
 """MoPro: Li et al., "MoPro: Webly Supervised Learning with Momentum Prototypes", 2021."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,20 +10,33 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from somnet.config import Config
-from somnet.core.types import Bag, Inspection, Losses, Phase
-from somnet.methods.base import Method
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import Inspection, Method, Step, of_label
+from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Share
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
 from somnet.nn.roi import random_boxes
 
+INIT, CORRECT = "init", "correct"  # phases
 DROPPED = -1  # label of an image that is no example of any class; cross entropy passes over it
+
+
+class MoproSettings(MethodSettings):
+    """Momentum prototypes."""
+
+    width: Count = 128  # of the projection
+    temperature: Rate = 0.1  # of both contrasts
+    momentum: Momentum = 0.99  # of prototypes and of the second encoder
+    queue: Count = 512  # keys to contrast with; the paper takes 8192 for 1,000 classes
+    smallest_crop: Share = 0.6  # of the side, of the crops that are an image's views
+    threshold: Share = 0.8  # belief from which on an image is relabelled
+    init_share: Share = 0.3  # of the epochs before labels are corrected
 
 
 def corrected(label: Tensor, belief: Tensor, threshold: float) -> Tensor:
     """Labels (I,) by belief (I, C): the class believed beyond the threshold, else the given one if it beats chance."""
     most, best = belief.max(dim=1)
-    of_label = belief.gather(1, label[:, None]).squeeze(1)
-    kept = torch.where(of_label > 1 / belief.shape[1], label, DROPPED)
+    kept = torch.where(of_label(belief, label) > 1 / belief.shape[1], label, DROPPED)
     return torch.where(most > threshold, best, kept)
 
 
@@ -69,50 +83,47 @@ class MoPro(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
-        width = config.mopro.width
+        self.settings = config.of(MoproSettings)
+        width = self.settings.width
         self.projection = nn.Linear(network.width, width)
         self.slow_network = network.twin()
         self.slow_projection = copy.deepcopy(self.projection).requires_grad_(False)
-        self.register_buffer("queue", normalize(torch.randn(config.mopro.queue, width), dim=1))
+        self.register_buffer("queue", normalize(torch.randn(self.settings.queue, width), dim=1))
         self.register_buffer("prototypes", torch.zeros(classes, width))
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        self.latest: tuple[Tensor, Tensor, Tensor] | None = None  # embeddings, keys and labels of this step
 
     def plan(self) -> tuple[Phase, ...]:
         """Given labels, then corrected ones."""
-        train, settings = self.config.train, self.config.mopro
+        train, settings = self.config.train, self.settings
         init = max(1, round(settings.init_share * train.epochs))
         lr = {"network": train.lr, "projection": train.lr}
-        return (Phase("init", init, lr), Phase("correct", train.epochs - init, lr, anneal=(0.0, 1.0)))
+        return (Phase(INIT, init, lr), Phase(CORRECT, train.epochs - init, lr, anneal=(0.0, 1.0)))
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """The three losses; the second phase corrects labels first."""
-        assert bag.images is not None
-        settings = self.config.mopro
-        features = self._view(self.network, bag.images)  # (I, F)
+        settings = self.settings
+        features = self._view(self.network, batch.images)  # (I, F)
         logits, z = self.network.classifier(features), self._embed(features)  # (I, C), (I, D)
         near = z @ self.prototypes.T / settings.temperature  # (I, C)
-        label = bag.label
-        if phase.name == "correct":
+        label = batch.label
+        if phase.name == CORRECT:
             label = corrected(label, believed(logits.detach(), near.detach()), settings.threshold)
         with torch.no_grad():
-            slow = self.slow_projection(self._view(self.slow_network.eval(), bag.images))
+            slow = self.slow_projection(self._view(self.slow_network.eval(), batch.images))
             key = normalize(slow, dim=1)  # (I, D)
-        self.latest = z.detach(), key, label
-        return {
+        losses = {
             "cls": supervised(logits, label),
             "prototype": supervised(near, label),
             "instance": instance_loss(z, key, self.queue, settings.temperature),
         }
+        return Step(losses, pending={"embedding": z.detach(), "key": key, "label": label})
 
-    def after_step(self) -> None:
-        """Prototypes, queue and the slow network move after a step whose loss was a number."""
-        if self.latest is None:
-            return
-        (z, key, label), momentum = self.latest, self.config.mopro.momentum
-        self.latest = None
-        self.prototypes.copy_(moved_prototypes(self.prototypes, z, label, momentum))
-        self.queue.copy_(torch.cat([self.queue, key])[-len(self.queue) :])
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
+        """Prototypes, queue and the slow network move."""
+        momentum = self.settings.momentum
+        moved = moved_prototypes(self.prototypes, pending["embedding"], pending["label"], momentum)
+        self.prototypes.copy_(moved)
+        self.queue.copy_(torch.cat([self.queue, pending["key"]])[-len(self.queue) :])
         self.steps += 1
         slowness = warm_momentum(momentum, int(self.steps))
         follow(self.slow_network.tail, self.network.tail, slowness)
@@ -120,7 +131,7 @@ class MoPro(Method):
 
     def _view(self, network: Network, images: Tensor) -> Tensor:
         """Features (I, F) of a random crop of each feature map."""
-        boxes = random_boxes(len(images), self.config.mopro.smallest_crop, images.device)
+        boxes = random_boxes(len(images), self.settings.smallest_crop, images.device)
         return network.roi_features(images, boxes[:, None]).squeeze(1)
 
     def _embed(self, features: Tensor) -> Tensor:
@@ -130,13 +141,12 @@ class MoPro(Method):
         """The network and the projection."""
         return [*super().param_groups(), {"name": "projection", "params": list(self.projection.parameters())}]
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the belief q in the given label."""
-        assert bag.images is not None
-        features = self.network.image_features(bag.images)
-        near = self._embed(features) @ self.prototypes.T / self.config.mopro.temperature
+        features = self.network.image_features(batch.images)
+        near = self._embed(features) @ self.prototypes.T / self.settings.temperature
         belief = believed(self.network.classifier(features), near)
-        return replace(super().inspect(bag), label_score=belief.gather(1, bag.label[:, None]).squeeze(1))
+        return replace(super().inspect(batch), label_score=of_label(belief, batch.label))
 
 
 def believed(logits: Tensor, near: Tensor) -> Tensor:

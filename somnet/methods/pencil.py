@@ -1,5 +1,6 @@
 """PENCIL: Yi and Wu, "Probabilistic End-to-end Noise Correction for Learning with Noisy Labels", 2019."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -8,14 +9,27 @@ from torch.nn.functional import one_hot
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Inspection, Losses, Phase
-from somnet.methods.base import Method
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import Inspection, Method, Step, of_label
 from somnet.methods.entropy import divergence, entropy
 from somnet.methods.sample_table import SampleTable
+from somnet.methods.settings import MethodSettings, Rate, Share, Strength
 from somnet.nn.backbones import Network
 
 START = 10.0  # the paper's K: label logits start with this at the given label and with 0 elsewhere
+INIT, CORRECT, FINAL = "init", "correct", "final"  # phases
 CHUNK = 4096  # rows that are written to the table at once
+
+
+class PencilSettings(MethodSettings):
+    """Label distributions that are trained along with the network."""
+
+    alpha: Strength = 0.4  # of the given label
+    beta: Strength = 0.1  # of the entropy
+    label_lr: Rate = 3.0  # step of an image's label logits a visit; the paper's lambda / (classes * batch size)
+    lr: Rate = 0.1  # of the network after the cross entropy, relative to the one before; the paper's 1 / C
+    init_share: Share = 0.05  # of the epochs by cross entropy; the paper's 70 of 320 would memorise here
+    last_share: Share = 0.4  # of the epochs with frozen label distributions, 120 of 320
 
 
 def label_gradient(p: Tensor, d: Tensor, label: Tensor, alpha: float) -> Tensor:
@@ -43,48 +57,45 @@ class Pencil(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(PencilSettings)
         self.label_logits = SampleTable(len(labels), classes)
         for rows in torch.split(torch.arange(len(labels)), CHUNK):
             self.label_logits.put(rows, START * one_hot(labels[rows], classes).float())
-        self.moved: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new logits
 
     def plan(self) -> tuple[Phase, ...]:
         """Given labels, labels that move, labels that are frozen."""
-        train, settings = self.config.train, self.config.pencil
+        train, settings = self.config.train, self.settings
         init = max(1, round(settings.init_share * train.epochs))
         last = min(int(settings.last_share * train.epochs), train.epochs - init)
         lr = {"network": train.lr}
         later = {"network": train.lr * settings.lr}
         return (
-            Phase("init", init, lr),
-            Phase("correct", train.epochs - init - last, later),
-            Phase("final", last, later, anneal=(0.0, 1.0)),
+            Phase(INIT, init, lr),
+            Phase(CORRECT, train.epochs - init - last, later),
+            Phase(FINAL, last, later, anneal=(0.0, 1.0)),
         )
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """The loss of each stage."""
-        assert bag.images is not None
-        self.moved = None  # what a step that was skipped has left
-        logits = self.predict(bag.images)  # (I, C)
-        if phase.name == "init":
-            return {"cls": classification_loss(logits, bag.label)}
-        rows, settings = bag.index[:, 0], self.config.pencil
+        logits = self.predict(batch.images)  # (I, C)
+        if phase.name == INIT:
+            return Step({"cls": classification_loss(logits, batch.label)})
+        rows, settings = batch.rows[:, 0], self.settings
         label_logits = self.label_logits.get(rows)  # (I, C)
         losses = {"divergence": divergence(logits, label_logits)}
-        if phase.name == "correct":
-            losses["entropy"] = settings.beta * entropy(logits)
-            p, d = logits.detach().softmax(dim=1), label_logits.softmax(dim=1)
-            step = settings.label_lr * label_gradient(p, d, bag.label, settings.alpha)
-            self.moved = rows, label_logits - step
-        return losses
+        if phase.name == FINAL:
+            return Step(losses)
+        losses["entropy"] = settings.beta * entropy(logits)
+        p, d = logits.detach().softmax(dim=1), label_logits.softmax(dim=1)
+        moved = label_logits - settings.label_lr * label_gradient(p, d, batch.label, settings.alpha)
+        return Step(losses, pending={"rows": rows, "label_logits": moved})
 
-    def after_step(self) -> None:
-        """The label logits move after the network has, and only if its loss was a number."""
-        if self.moved is not None:
-            self.label_logits.put(*map(self.of_all, self.moved))
-            self.moved = None
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
+        """The label logits move after the network has."""
+        if pending:
+            self.label_logits.put(pending["rows"], pending["label_logits"])
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: what the label distribution has left for the given label."""
-        d = self.label_logits.get(bag.index[:, 0]).softmax(dim=1)  # (I, C)
-        return replace(super().inspect(bag), label_score=d.gather(1, bag.label[:, None]).squeeze(1))
+        d = self.label_logits.get(batch.rows[:, 0]).softmax(dim=1)  # (I, C)
+        return replace(super().inspect(batch), label_score=of_label(d, batch.label))

@@ -1,8 +1,10 @@
 """Cross entropy on the given labels: the paper's baselines "ResNet50" and "ResNet50+ROI"."""
 
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Losses, Phase, Sighting
-from somnet.methods.base import Method
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import Method, Observation, Step, of_label
+
+TRAIN = "train"  # the phase
 
 
 class Plain(Method):
@@ -11,29 +13,27 @@ class Plain(Method):
     def plan(self) -> tuple[Phase, ...]:
         """One phase, the learning rate falling along a cosine to 0."""
         train = self.config.train
-        return (Phase("train", train.epochs, {"network": train.lr}, anneal=(0.0, 1.0)),)
+        return (Phase(TRAIN, train.epochs, {"network": train.lr}, anneal=(0.0, 1.0)),)
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of whole images."""
-        assert bag.images is not None
-        logits = self.predict(bag.images)
-        of_label = logits.detach().softmax(dim=1).gather(1, bag.label[:, None])  # (I, 1)
-        self.sighting = Sighting(rows=bag.index[:, 0], scores=of_label[:, 0])
-        return {"cls": classification_loss(logits, bag.label)}
+        logits = self.predict(batch.images)
+        believed = of_label(logits.detach().softmax(dim=1), batch.label)  # (I,)
+        losses = {"cls": classification_loss(logits, batch.label)}
+        return Step(losses, Observation(rows=batch.rows[:, 0], scores=believed))
 
 
 class PlainRoi(Plain):
     """Every proposal is one more image with the label of its own: proposals as augmentation."""
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of whole images and of all their proposals, each ROI with the same weight."""
-        assert bag.images is not None
-        rois = self.network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
-        mask = bag.mask.flatten(0, 1)  # (I, P)
+        rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
+        mask = batch.mask.flatten(0, 1)  # (I, P)
         logits = self.network.classifier(rois[mask])  # (R, C)
-        label = bag.label[:, None].expand(mask.shape)[mask]  # (R,)
-        return {"cls": classification_loss(logits, label)}
+        label = batch.label[:, None].expand(mask.shape)[mask]  # (R,)
+        return Step({"cls": classification_loss(logits, label)})
 
-    def count(self, bag: Bag) -> int:
+    def count(self, batch: BagBatch) -> int:
         """The mean is over ROIs."""
-        return int(bag.mask.sum())
+        return int(batch.mask.sum())

@@ -4,17 +4,27 @@ import math
 
 from torch import Tensor
 
+from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import Step, of_label
 from somnet.methods.plain import Plain
+from somnet.methods.settings import MethodSettings, Strength
+from somnet.nn.backbones import Network
 
 CERTAIN = 1e-4  # stands for the zeros of a one-hot label, whose logarithm is not finite
 
 
+class SlSettings(MethodSettings):
+    """Symmetric cross entropy."""
+
+    alpha: Strength = 0.1  # of the cross entropy
+    beta: Strength = 1.0  # of the reverse one
+
+
 def reverse_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
     """-sum_c p_c log y_c, with 1e-4 for the zeros of y: a multiple of 1 - p_y, so a wrong label pulls no harder."""
-    of_label = logits.softmax(dim=1).gather(1, label[:, None]).squeeze(1)  # (I,)
-    return -math.log(CERTAIN) * (1 - of_label).mean()
+    return -math.log(CERTAIN) * (1 - of_label(logits.softmax(dim=1), label)).mean()
 
 
 class SymmetricCrossEntropy(Plain):
@@ -23,12 +33,16 @@ class SymmetricCrossEntropy(Plain):
     Deviations from the paper: none. Needs no state a sample.
     """
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__(config, network, labels, classes)
+        self.settings = config.of(SlSettings)
+
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Both directions of the cross entropy."""
-        assert bag.images is not None
-        logits = self.predict(bag.images)
-        settings = self.config.sl
-        return {
-            "cls": settings.alpha * classification_loss(logits, bag.label),
-            "reverse": settings.beta * reverse_cross_entropy(logits, bag.label),
-        }
+        logits = self.predict(batch.images)
+        return Step(
+            {
+                "cls": self.settings.alpha * classification_loss(logits, batch.label),
+                "reverse": self.settings.beta * reverse_cross_entropy(logits, batch.label),
+            }
+        )

@@ -13,6 +13,7 @@ Here SOMNet only searches, and what it finds is looked at again, at full size:
    term says the same as they do.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,15 +23,29 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Inspection, Losses, Phase, Sighting
-from somnet.methods.base import BagPass
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import BagPass, Inspection, Observation, Step, of_label
 from somnet.methods.elr import early_learning_term, moving_target
 from somnet.methods.sample_table import SampleTable
+from somnet.methods.settings import MethodSettings, Momentum, Rate, Share, Strength
 from somnet.methods.somnet import SomNet
+from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
 
 LOOK = "look-again"
 UNSEEN = 1e-6  # of belief in each class, for an image that was never looked at again
+
+
+class SomnetPlusSettings(MethodSettings):
+    """SOMNet that looks again."""
+
+    search_share: Share = 1 / 3  # of the epochs, for SOMNet to find the regions; the rest learns from them
+    lr: Rate = 1 / 3  # of the second look, relative to train.lr
+    near_best: Share = 0.8  # a region that shows the label this nearly as well as the best one is good enough
+    regions: bool = True  # False: the second look sees whole images only
+    strength: Strength = 3.0  # of the early-learning term; 0 is plain cross entropy
+    beta: Momentum = 0.7  # of the moving average of predictions
+    handover: bool = True  # that average begins with what the search believed; False: with nothing
 
 
 def largest_good_region(boxes: Tensor, believed: Tensor, candidates: Tensor, share: float) -> Tensor:
@@ -47,16 +62,17 @@ class SomNetPlus(SomNet):
     was at the end of the search, to which the memory belongs.
     """
 
+    settings: SomnetSettings  # of the search
+    plus: SomnetPlusSettings
     parts: Tensor  # (n, V, 4) whole image, largest good region, best region; in shares
     best: Tensor  # (n,) number of the best region
     searched: Tensor  # (n,) belief in the label where the search found it best
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
-        self.plus = config.somnet_plus
+        self.plus = config.of(SomnetPlusSettings)
         self.scout = network.twin()
         self.targets = SampleTable(len(labels), classes)
-        self.moved: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new targets
         self.register_buffer("parts", torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(len(labels), 3, 1))
         self.register_buffer("best", torch.zeros(len(labels), dtype=torch.int16))
         self.register_buffer("searched", torch.ones(len(labels)))
@@ -74,17 +90,17 @@ class SomNetPlus(SomNet):
         super().prepare(phase, bag_pass, generator)
         if phase.name == LOOK:
             self.scout.load_state_dict(self.network.twin().state_dict())
-            for bag in bag_pass(1):
-                self._choose_views(bag)
+            for batch in bag_pass(1):
+                self._choose_views(batch)
 
     @property
     def memory_network(self) -> Network:
         """The scout: the second look goes on without the memory."""
         return self.scout
 
-    def _choose_views(self, bag: Bag) -> None:
-        rows, boxes = bag.index[:, 0], bag.boxes[:, 0]  # (I,), (I, P, 4)
-        seen = self._inspect(bag)
+    def _choose_views(self, batch: BagBatch) -> None:
+        rows, boxes = batch.rows[:, 0], batch.boxes[:, 0]  # (I,), (I, P, 4)
+        seen = super().inspect(batch)
         candidates = seen.weights > 0  # (I, P)
         candidates[:, 0] = True
         good = largest_good_region(boxes, seen.details["believed"], candidates, self.plus.near_best)
@@ -99,42 +115,35 @@ class SomNetPlus(SomNet):
         """Three parts of each image."""
         return self.parts.cpu().numpy() if phase.name == LOOK and self.plus.regions else None
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Algorithm 1; then cross entropy of what is seen of the images, and the early-learning term."""
         if phase.name != LOOK:
-            return super().step(bag, phase)
-        assert bag.images is not None
-        logits, rows = self.predict(bag.images), bag.index[:, 0]
+            return super().step(batch, phase)
+        logits, rows = self.predict(batch.images), batch.rows[:, 0]
         target = moving_target(self.targets.get(rows), logits, self.plus.beta)
-        self.moved = rows, target
-        self.sighting = Sighting(rows=rows, scores=_of_label(_normalised(target.detach()), bag.label))
-        losses = {"cls": classification_loss(logits, bag.label)}
+        losses = {"cls": classification_loss(logits, batch.label)}
         if self.plus.strength:
             losses["early"] = self.plus.strength * early_learning_term(logits, target)
-        return losses
+        observed = Observation(rows=rows, scores=of_label(_normalised(target), batch.label))
+        return Step(losses, observed, {"rows": rows, "target": target})
 
-    def after_step(self) -> None:
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Eq. 5 and 7; in the second look the targets move along."""
-        super().after_step()
-        if self.moved is not None:
-            self.targets.put(*map(self.of_all, self.moved))
-            self.moved = None
+        if "target" in pending:
+            self.targets.put(pending["rows"], pending["target"])
+        else:
+            super().after_step(pending)
 
     @torch.no_grad()
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """Regions as the search weighted them; label_score: the mean of what both looks believe of the label."""
-        seen, rows = self._inspect(bag), bag.index[:, 0]
+        searched, rows = super().inspect(batch), batch.rows[:, 0]
         believed = _normalised(self.targets.get(rows))  # (I, C)
-        of_label = _of_label(believed, bag.label)
-        best = self.best[rows].long()
-        return replace(seen, probabilities=believed, label_score=(self.searched[rows] + of_label) / 2, best=best)
+        label_score = (self.searched[rows] + of_label(believed, batch.label)) / 2
+        return replace(searched, probabilities=believed, label_score=label_score, best=self.best[rows].long())
 
 
 def _normalised(target: Tensor) -> Tensor:
     """Beliefs (I, C) that sum to 1: a target sums to less after few epochs."""
     believed = target + UNSEEN
     return believed / believed.sum(dim=1, keepdim=True)
-
-
-def _of_label(believed: Tensor, label: Tensor) -> Tensor:
-    return believed.gather(1, label[:, None]).squeeze(1)  # (I,)

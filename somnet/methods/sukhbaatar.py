@@ -1,5 +1,6 @@
 """A noise layer: Sukhbaatar et al., "Training Convolutional Networks with Noisy Labels", 2014."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -7,11 +8,21 @@ from torch import Tensor, nn
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag, Losses, Phase
-from somnet.methods.base import Method
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import Method, Step
+from somnet.methods.settings import MethodSettings, Rate, Share, Strength
 from somnet.nn.backbones import Network
 
+PLAIN, NOISE_LAYER = "plain", "noise-layer"  # phases; the latter is a parameter group too
 LARGEST = 100.0  # gradient of an image for an entry of Q: it is 1 over a probability, and one image must not fill a row
+
+
+class SukhbaatarSettings(MethodSettings):
+    """A noise layer behind the softmax."""
+
+    start: Share = 0.1  # of the epochs, after which the layer is trained: a pretrained network soon memorises
+    decay: Strength = 3.0  # of the layer, divided by the classes; up to 1 it can stay the identity
+    lr: Rate = 3.0  # of the layer, relative to the network's
 
 
 def noisy_cross_entropy(logits: Tensor, columns: Tensor) -> Tensor:
@@ -47,32 +58,32 @@ class Sukhbaatar(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(SukhbaatarSettings)
         self.layer = nn.Parameter(torch.eye(classes))  # (C, C) Q: a row a true class, which sums to 1
 
     def plan(self) -> tuple[Phase, ...]:
         """Plain training, then with the noise layer, along one cosine."""
-        train, settings = self.config.train, self.config.sukhbaatar
+        train, settings = self.config.train, self.settings
         first = round(settings.start * train.epochs)
         turn = first / train.epochs
         network = {"network": train.lr}
-        both = {**network, "noise-layer": train.lr * settings.lr}
+        both = {**network, NOISE_LAYER: train.lr * settings.lr}
         return (
-            Phase("plain", first, network, anneal=(0.0, turn)),
-            Phase("noise-layer", train.epochs - first, both, anneal=(turn, 1.0)),
+            Phase(PLAIN, first, network, anneal=(0.0, turn)),
+            Phase(NOISE_LAYER, train.epochs - first, both, anneal=(turn, 1.0)),
         )
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of the labels, in front of the noise layer or behind it."""
-        assert bag.images is not None
-        logits = self.predict(bag.images)
-        if phase.name == "plain":
-            return {"cls": classification_loss(logits, bag.label)}
-        columns = self.layer.T[bag.label]  # (I, C)
+        logits = self.predict(batch.images)
+        if phase.name == PLAIN:
+            return Step({"cls": classification_loss(logits, batch.label)})
+        columns = self.layer.T[batch.label]  # (I, C)
         columns.register_hook(_bounded)  # type: ignore[no-untyped-call]
-        return {"cls": noisy_cross_entropy(logits, columns)}
+        return Step({"cls": noisy_cross_entropy(logits, columns)})
 
     @torch.no_grad()
-    def after_step(self) -> None:
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Rows of Q are distributions."""
         if self.layer.requires_grad:
             self.layer.copy_(nearest_on_simplex(self.layer))
@@ -83,8 +94,8 @@ class Sukhbaatar(Method):
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN, and the noise layer with its decay."""
-        decay = self.config.sukhbaatar.decay / self.classes
-        layer = {"name": "noise-layer", "params": [self.layer], "momentum": 0.0, "weight_decay": decay}
+        decay = self.settings.decay / self.classes
+        layer = {"name": NOISE_LAYER, "params": [self.layer], "momentum": 0.0, "weight_decay": decay}
         return [*super().param_groups(), layer]
 
 

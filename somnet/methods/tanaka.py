@@ -1,5 +1,6 @@
 """Joint optimisation: Tanaka et al., "Joint Optimization Framework for Learning with Noisy Labels", 2018."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -7,14 +8,26 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from somnet.config import Config
-from somnet.core.types import Bag, Inspection, Losses, Phase
-from somnet.methods.base import BagPass, Method
+from somnet.core.types import BagBatch, Phase
+from somnet.methods.base import BagPass, Inspection, Method, Step, of_label
 from somnet.methods.entropy import entropy
 from somnet.methods.fresh import FreshStart
 from somnet.methods.sample_table import SampleTable
+from somnet.methods.settings import Count, MethodSettings, Share, Strength
 from somnet.nn.backbones import Network
 
+GIVEN, SOFT, FRESH = "given", "soft", "fresh"  # phases: the labels that the network learns
 TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
+
+
+class TanakaSettings(MethodSettings):
+    """Soft labels from the network's own predictions, then a fresh network on them."""
+
+    alpha: Strength = 1.2  # of the prior: no class may swallow all
+    beta: Strength = 0.8  # of the entropy
+    window: Count = 10  # predictions of at most so many epochs are averaged
+    first_share: Share = 0.6  # of the epochs, to find the soft labels; the rest trains the fresh network
+    start: Share = 0.35  # of the first step's epochs, after which labels are updated (70 of 200)
 
 
 def prior_term(logits: Tensor, prior: Tensor) -> Tensor:
@@ -47,55 +60,52 @@ class Tanaka(Method):
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.settings = config.of(TanakaSettings)
         self.beginning = FreshStart(network)
         self.soft = SampleTable(len(labels), classes)
         self.register_buffer("prior", labels.bincount(minlength=classes) / max(1, len(labels)))
         self.register_buffer("seen", torch.zeros(len(labels), dtype=torch.int16))
-        self.visited: tuple[Tensor, Tensor] | None = None  # rows of this step, and their new means
 
     def plan(self) -> tuple[Phase, ...]:
         """Given labels, soft labels, and the fresh network."""
-        train, settings = self.config.train, self.config.tanaka
+        train, settings = self.config.train, self.settings
         first = int(settings.first_share * train.epochs)
         start = min(first, max(1, round(settings.start * first)))
         lr = {"network": train.lr}
         return (
-            Phase("given", start, lr),
-            Phase("soft", first - start, lr),
-            Phase("fresh", train.epochs - first, lr, anneal=(0.0, 1.0), fresh=True),
+            Phase(GIVEN, start, lr),
+            Phase(SOFT, first - start, lr),
+            Phase(FRESH, train.epochs - first, lr, anneal=(0.0, 1.0), fresh=True),
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Step 2 starts anew."""
-        if phase.name == "fresh":
+        if phase.name == FRESH:
             self.beginning.restart(self.network)
 
-    def step(self, bag: Bag, phase: Phase) -> Losses:
+    def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy with the labels of the phase; in step 1 both regularisers."""
-        assert bag.images is not None
-        self.visited = None  # what a step that was skipped has left
-        logits, rows, settings = self.predict(bag.images), bag.index[:, 0], self.config.tanaka
-        given = one_hot(bag.label, self.classes).float()  # (I, C)
+        logits, rows, settings = self.predict(batch.images), batch.rows[:, 0], self.settings
+        given = one_hot(batch.label, self.classes).float()  # (I, C)
         soft, seen = self.soft.get(rows), self.seen[rows]
-        target = given if phase.name == "given" else torch.where(seen[:, None] > 0, soft, given)
+        target = given if phase.name == GIVEN else torch.where(seen[:, None] > 0, soft, given)
         losses = {"cls": cross_entropy(logits, target)}
-        if phase.name != "fresh":
-            losses["prior"] = settings.alpha * prior_term(logits, self.prior)
-            losses["entropy"] = settings.beta * entropy(logits)
-            self.visited = rows, running_mean(soft, seen, logits.detach().softmax(dim=1), settings.window)
-        return losses
+        if phase.name == FRESH:
+            return Step(losses)
+        losses["prior"] = settings.alpha * prior_term(logits, self.prior)
+        losses["entropy"] = settings.beta * entropy(logits)
+        mean = running_mean(soft, seen, logits.detach().softmax(dim=1), settings.window)
+        return Step(losses, pending={"rows": rows, "mean": mean})
 
-    def after_step(self) -> None:
-        """Remember the predictions of a step whose loss was a number."""
-        if self.visited is not None:
-            rows, mean = self.visited
-            self.soft.put(rows, mean)
-            self.seen[rows] += 1
-            self.visited = None
+    def after_step(self, pending: Mapping[str, Tensor]) -> None:
+        """Remember the predictions."""
+        if pending:
+            self.soft.put(pending["rows"], pending["mean"])
+            self.seen[pending["rows"]] += 1
 
-    def inspect(self, bag: Bag) -> Inspection:
+    def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: what the soft label has left for the given label."""
-        seen = super().inspect(bag)
-        rows = bag.index[:, 0]
-        of_label = self.soft.get(rows).gather(1, bag.label[:, None]).squeeze(1)
-        return replace(seen, label_score=torch.where(self.seen[rows] > 0, of_label, seen.label_score))
+        seen = super().inspect(batch)
+        rows = batch.rows[:, 0]
+        left = of_label(self.soft.get(rows), batch.label)  # (I,)
+        return replace(seen, label_score=torch.where(self.seen[rows] > 0, left, seen.label_score))

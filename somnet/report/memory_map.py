@@ -15,15 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from somnet.core.quality import u_matrix
 from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 from somnet.report.frame import Frame, write_data
 from somnet.report.records import Records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.report.thumbnails import find_images
-from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.runs.map_quality import u_matrix
 from somnet.runs.run import Run
+from somnet.system.folders import LAST
 from somnet.system.parallel import on_all_cores
 from somnet.system.progress import track
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
-from somnet.runs.run import CONFIG, Run
+from somnet.runs.run import Run
 from somnet.system.files import csv_text
+from somnet.system.folders import CONFIG, DUPLICATES
 from somnet.system.progress import duration
 
 MOST_LISTED = 200  # unreadable files and groups of duplicates on the page; the tables of the run have all
@@ -49,7 +50,7 @@ class Copies:
 
 def write_overview(frame: Frame, run: Run, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
     """index.html."""
-    groups = read_duplicates(run.path / "duplicates.csv")
+    groups = read_duplicates(run.path / DUPLICATES)
     rows = [count_row(records, name, number) for number, name in enumerate(records.classes)]
     unreadable = np.flatnonzero(records.unreadable)
     shown = unreadable[:MOST_LISTED]

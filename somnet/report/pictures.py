@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, BagList, draw_bags, load
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, make_inputs, open_dataset
 from somnet.data.decode import read_picture
@@ -19,6 +19,7 @@ from somnet.report.figures import BagView, Prototype, Tile, bag_figure, contact_
 from somnet.report.records import Regions, read_records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.runs.run import Run
+from somnet.system.compute import Compute
 
 TILES = 10  # a row of the contact sheet
 NEAREST = 5  # ROIs shown of a slot, as in the paper
@@ -45,7 +46,7 @@ def draw_run(run: Run, out: Path) -> list[Path]:
     method = run.method
     if not isinstance(method, SomNet):
         return []
-    data = open_dataset(Path(run.data["path"]), run.config)
+    data = open_dataset(Path(run.data["path"]), run.config, Compute())
     regions = read_records(run).regions
     rois = rois_by_slot(run, regions, len(method.memory.keys))
     pictures = {
@@ -56,8 +57,8 @@ def draw_run(run: Run, out: Path) -> list[Path]:
     return [_save(picture, out / name) for name, picture in pictures.items()]
 
 
-def _bags(part: Part, run: Run, bags: BagList) -> Iterator[Bag]:
-    inputs = make_inputs(part, run.model, run.config, device="cpu", workers=0)
+def _bags(part: Part, run: Run, bags: BagList) -> Iterator[BagBatch]:
+    inputs = make_inputs(part, run.model, run.config.model.imgsz, Compute(workers=0))
     return load(BagBatches(bags, FORWARD_IMAGES, inputs, None, seed=None), 0)
 
 
@@ -95,24 +96,25 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
     truth = data.train.index.column("true_label")
     given = data.train.labels
     right = np.array([true is None or true == data.classes[given[row]] for row, true in enumerate(truth)])
-    share = right[drawn.index].mean(axis=1)
+    share = right[drawn.rows].mean(axis=1)
     telling = np.argsort(np.abs(share - 0.5), kind="stable")  # where the truth is known, bags of right and wrong images
     first = [int(telling[drawn.label[telling] == label][0]) for label in np.unique(drawn.label)][:BAGS_SHOWN]
-    chosen = BagList(drawn.index[first], drawn.label[first], drawn.present[first])
+    chosen = BagList(drawn.rows[first], drawn.label[first], drawn.present[first])
     keep = method.settings.weighting.keep_last
     views = []
-    for bag in _bags(data.train, run, chosen):
-        assert bag.images is not None
-        features = method.memory_network.roi_features(bag.images, bag.boxes.flatten(0, 1))  # (I, P, F)
-        rois = features.reshape(len(bag.label), -1, features.shape[-1])  # (B, N, F)
-        weights = method.kept_weights(rois, bag, keep).view(bag.mask.shape)  # (B, G, P)
-        for number, rows in enumerate(bag.index.tolist()):
+    for batch in _bags(data.train, run, chosen):
+        features = method.memory_network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
+        rois = features.reshape(len(batch.label), -1, features.shape[-1])  # (B, N, F)
+        weights = method.kept_weights(method.weigh(rois, batch)["weight"], batch, keep).view(
+            batch.mask.shape
+        )  # (B, G, P)
+        for number, rows in enumerate(batch.rows.tolist()):
             pictures = [read_picture(data.train.index.location(row)).image for row in rows]
             views.append(
                 BagView(
-                    label=data.classes[int(bag.label[number])],
+                    label=data.classes[int(batch.label[number])],
                     images=pictures,
-                    boxes=[_pixels(bag.boxes[number, place].numpy(), p) for place, p in enumerate(pictures)],
+                    boxes=[_pixels(batch.boxes[number, place].numpy(), p) for place, p in enumerate(pictures)],
                     weights=[weights[number, place].numpy() for place in range(len(rows))],
                     keep=keep,
                     notes=[f"truly {truth[row]}" if truth[row] is not None else "" for row in rows],

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from somnet.cleaning.verdicts import SURE, choose_threshold
 from somnet.errors import RunError
 from somnet.runs.run import Run
+from somnet.system.folders import REGIONS
 
 STATES = ("clean", "duplicate", "background", "label", "unreadable")  # the gravest last
 _REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
@@ -143,7 +144,7 @@ def read_records(run: Run) -> Records:
 
 def _read_regions(run: Run) -> Regions:
     try:
-        table = pq.read_table(run.path / "regions.parquet", columns=_REGION_COLUMNS)
+        table = pq.read_table(run.path / REGIONS, columns=_REGION_COLUMNS)
     except (OSError, pa.ArrowException):
         raise RunError(f"{run.path} has no regions yet: go on with somnet train --resume") from None
     starts = np.flatnonzero(table["region"].to_numpy() == 0)

@@ -12,6 +12,7 @@ from somnet.data.location import Location
 from somnet.errors import RunError
 from somnet.report.records import Regions
 from somnet.runs.run import Run
+from somnet.system.folders import REGIONS
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def rois_by_slot(run: Run, regions: Regions, slots: int) -> SlotRois:
 
 def _similarity(run: Run, regions: Regions) -> NDArray[np.float64]:
     """Cosine of each ROI and its winner's key; an older run does not tell it, there heavy ROIs count as near."""
-    file = pq.ParquetFile(run.path / "regions.parquet")
+    file = pq.ParquetFile(run.path / REGIONS)
     if "similarity" not in file.schema_arrow.names:
         return regions.weight
     return np.nan_to_num(np.asarray(file.read(["similarity"])["similarity"].to_numpy(), np.float64))

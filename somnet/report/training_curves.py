@@ -11,6 +11,7 @@ from somnet.report.chart import axis_ticks
 from somnet.report.frame import Frame, write_data
 from somnet.runs.run import Run
 from somnet.system.files import parse_json
+from somnet.system.folders import METRICS
 
 WIDTH, HEIGHT = 360, 172  # of a curve, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 18, 22  # its margins
@@ -73,7 +74,7 @@ class Curve:
 
 def write_training_page(frame: Frame, run: Run, folder: Path) -> None:
     """training.html, with data/training.js for the values under the pointer."""
-    rows = read_metrics(run.path / "metrics.jsonl")
+    rows = read_metrics(run.path / METRICS)
     names = figure_names(rows)
     curves = {name: draw_curve(name, [row.get(name) for row in rows]) for name in names}
     sections = [(title, [curves[name] for name in names if section_of(name) == title]) for title in section_titles()]

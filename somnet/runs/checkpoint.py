@@ -13,7 +13,6 @@ from somnet.errors import RunError
 from somnet.methods.base import Method
 from somnet.system.files import atomic_path, parse_json
 
-LAST = Path("checkpoints") / "last.safetensors"
 METHOD = "method."  # how the names of a method's tensors begin
 
 

@@ -2,9 +2,11 @@
 
 import copy
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +15,20 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.data.bags import Boxes, PixelInputs
+from somnet.data.dataset import DataSet, held_out_split, need_training, uncached
 from somnet.data.decode import read_picture
 from somnet.data.edgeboxes import edge_boxes
 from somnet.data.index import Index
+from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
-from somnet.errors import UnreadableImage
+from somnet.data.sources import open_source
+from somnet.errors import RunError, UnreadableImage
 from somnet.methods.base import Method
 from somnet.nn.backbones import Network
+from somnet.runs.run import build_method
+from somnet.system.allocator import keep_memory
+from somnet.system.compute import choose_device
+from somnet.system.parallel import cores_here
 
 SAMPLE = 12  # images of the data whose reading is timed
 LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds an image of web size on one core, where there are none to time
@@ -243,3 +252,53 @@ def _size(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
+
+
+def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
+    """Rough time of the work ahead, from one small step measured here."""
+    network, pace = method.network, measure_steps(method.network, config, device)
+    seconds = sum(phase.epochs * phase.passes for phase in method.plan()) * len(data.train) * pace.step
+    if network.frozen_trunk:
+        store = MapStore(network.trunk_fingerprint(), network.input_shape)
+        parts = [data.train] + ([data.test] if data.test else [])
+        seconds += pace.prepare * sum(len(uncached(part, store)) for part in parts)
+    return seconds
+
+
+def plan_training(
+    config: Config,
+    data: Path | None = None,
+    sizes: tuple[int, int, int] | None = None,
+    *,
+    speedup: float = 1.0,
+    cores: int | None = None,
+    device: str = "auto",
+) -> list[str]:
+    """What a training will cost, in lines for people. `sizes`, where the data are elsewhere: training images, test
+    images and classes.
+    """
+    keep_memory()
+    device, cores = choose_device(device), cores or cores_here()
+    if data is not None:
+        index = open_source(data)
+        need_training(index, data)
+        held_out = held_out_split(index)
+        train = index.of_split("train")
+        sizes = len(train), len(index.of_split(held_out)) if held_out else 0, len(index.classes)
+        reading = measure_reading(train, config)
+    elif sizes is not None:
+        reading = ReadPace.assumed()
+    else:
+        raise RunError("there is nothing to plan for: give the data, or --images and --classes")
+    labels = np.arange(sizes[0], dtype=np.int64) % sizes[2]
+    method = build_method(config, labels, sizes[2], pretrained=False).to(device)  # weights cost no time
+    work = work_of(method, config, train=sizes[0], test=sizes[1])
+    steps = measure_steps(method.network, config, device)
+    apart = device != "cpu" or speedup != 1
+    cost = estimate(work, steps, reading, cores=cores, speedup=speedup, apart=apart)
+    lines = describe_estimate(cost, work, steps, reading, device=device, cores=cores, speedup=speedup)
+    if (others := os.getloadavg()[0]) > 1.5 * cores_here():  # this process alone would make it no more than that
+        lines.append(
+            f"warning: this machine is busy (load {others:.1f}): the times are too long, measure again when not"
+        )
+    return lines

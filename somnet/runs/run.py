@@ -1,7 +1,7 @@
 """A run on disk, finished or interrupted, and what can be done with it."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -24,20 +24,18 @@ from somnet.data.proposals import scan
 from somnet.data.sources import open_source
 from somnet.data.transforms import to_square
 from somnet.errors import DataError, RunError, UnreadableImage
-from somnet.methods.base import Method
-from somnet.methods.registry import find_method
+from somnet.methods.base import Method, find_method
 from somnet.nn.backbones import Network
-from somnet.runs.checkpoint import LAST, load_checkpoint, restore_method
+from somnet.runs.checkpoint import load_checkpoint, restore_method
 from somnet.runs.metrics import per_class, top_k
 from somnet.system.allocator import keep_memory
+from somnet.system.compute import Compute, choose_device
 from somnet.system.files import parse_json
-from somnet.system.parallel import in_threads, own_cores
+from somnet.system.folders import CONFIG, DATA, ISSUES, LAST, SUMMARY
+from somnet.system.parallel import in_threads
 from somnet.system.progress import track
-from somnet.system.ranks import ALONE, Ranks
 
 log = logging.getLogger("somnet")
-
-CONFIG, DATA, SUMMARY = "config.toml", "data.json", "summary.json"
 
 
 class _Data(BaseModel):
@@ -120,7 +118,7 @@ class Run:
     def scores(self) -> pa.Table:
         """A row per training image: the content of issues.parquet."""
         try:
-            return pq.read_table(self.path / "issues.parquet")
+            return pq.read_table(self.path / ISSUES)
         except (OSError, pa.ArrowException):
             raise RunError(f"{self.path} has no scores yet: go on with somnet train --resume") from None
 
@@ -142,10 +140,10 @@ class Run:
         if len(rows) == 0:
             raise DataError(f"{data} has no readable image of a class that the model knows: {', '.join(self.classes)}")
         part = Part(index.take(rows), scanned.take(rows), np.full(len(rows), -1))
-        device = choose_device(device)
-        model = self.model.to(device)
-        inputs = make_inputs(part, model, self.config, device=device, workers=worker_count(workers))
-        return measure(model, inputs, labels[rows], self.classes, device=device, workers=worker_count(workers))
+        compute = Compute(choose_device(device), workers)
+        model = self.model.to(compute.device)
+        inputs = make_inputs(part, model, self.config.model.imgsz, compute)
+        return measure(model, inputs, labels[rows], self.classes, compute)
 
     def predict(
         self,
@@ -210,55 +208,14 @@ def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretra
 
 @torch.no_grad()
 def measure(
-    model: Network,
-    inputs: Inputs,
-    labels: NDArray[np.int64],
-    classes: Sequence[str],
-    *,
-    device: str,
-    workers: int,
-    ranks: Ranks = ALONE,
+    model: Network, inputs: Inputs, labels: NDArray[np.int64], classes: Sequence[str], compute: Compute
 ) -> Evaluation:
     """Accuracy of a network on labelled images, of which each rank sees its share."""
     model.eval()
-    mine = each_image_once(labels, ranks.share(len(labels)))
-    bags = load(BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None), loading_processes(model, workers))
-    parts = (model(bag.images.to(device)).cpu() for bag in bags if bag.images is not None)
-    scores = ranks.gather(torch.cat([torch.zeros(0, len(classes)), *parts])).numpy()  # (n, C)
+    mine = each_image_once(labels, compute.ranks.share(len(labels)))
+    workers = compute.loaders_of(cached=model.frozen_trunk)
+    batches = load(BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None), workers)
+    parts = (model(batch.images.to(compute.device)).cpu() for batch in batches)
+    scores = compute.ranks.gather(torch.cat([torch.zeros(0, len(classes)), *parts])).numpy()  # (n, C)
     top1, top5 = top_k(scores, labels, 1), top_k(scores, labels, 5)
     return Evaluation(top1, top5, len(labels), per_class(scores, labels, classes))
-
-
-def loading_processes(model: Network, workers: int) -> int:
-    """Cached maps are read faster than a process could hand them over."""
-    return 0 if model.frozen_trunk else workers
-
-
-def devices() -> dict[str, int]:
-    """How many devices of each kind torch can compute on here."""
-    return {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-
-
-def choose_device(device: str, present: Mapping[str, int] | None = None) -> str:
-    """`auto` is the GPU if there is one; anything else has to be there."""
-    present = devices() if present is None else present
-    if device == "auto":
-        return "cuda" if present["cuda"] else "cpu"
-    try:
-        asked = torch.device(device)
-    except RuntimeError:
-        asked = None
-    if asked is None or asked.type not in present:
-        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ..., mps or auto")
-    count = present[asked.type]
-    if count == 0:
-        raise RunError(f"--device {device}, but torch finds no such GPU here: use --device cpu, or see somnet doctor")
-    if (asked.index or 0) >= count:
-        known = asked.type if count == 1 else f"{asked.type}:0 to {asked.type}:{count - 1}"
-        raise RunError(f"--device {device}, but there is only {known}: use that, or auto")
-    return device
-
-
-def worker_count(workers: int | None) -> int:
-    """Data-loading processes: by default one a core, less two that the network keeps busy itself."""
-    return max(0, own_cores() - 2) if workers is None else workers

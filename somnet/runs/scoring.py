@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +14,17 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.dataset import FORWARD_IMAGES, Part, Unreadable
 from somnet.data.duplicates import later_members
-from somnet.data.index import Index
-from somnet.data.proposals import Scan
 from somnet.methods.base import Method
 from somnet.runs.metrics import auroc, iou
+from somnet.system.compute import Compute
 from somnet.system.files import FORMULA_STARTS, atomic_path, display_name
+from somnet.system.folders import ISSUES, ISSUES_CSV, REGIONS
 from somnet.system.progress import track
-from somnet.system.ranks import ALONE, Ranks
+from somnet.system.ranks import Ranks
 
 log = logging.getLogger("somnet")
 
@@ -40,45 +42,38 @@ class Truth:
 
 
 def inspect_images(
-    method: Method,
-    index: Index,
-    scan: Scan,
-    groups: NDArray[np.int64],
-    inputs: Inputs,
-    *,
-    batch_size: int,
-    device: str,
-    workers: int,
-    ranks: Ranks = ALONE,
-    folder: Path | None = None,
+    method: Method, part: Part, inputs: Inputs, compute: Compute, folder: Path | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """A row per readable image, and a row per region; `groups` (n,) of duplicates, -1 for none.
+    """One row per readable image, and one row per region.
 
     Of several ranks each inspects its share and leaves it in a `folder` that all can read; only the first gets all.
     """
-    share = ranks.share(len(index))
-    batches = BagBatches(each_image_once(index.labels(), share), batch_size, inputs, None, seed=None)
+    ranks = compute.ranks
+    share = ranks.share(len(part))
+    batches = BagBatches(each_image_once(part.labels, share), FORWARD_IMAGES, inputs, None, seed=None)
+    workers = compute.loaders_of(cached=method.network.frozen_trunk)
     method.eval()
     images, regions = [], []
     with torch.no_grad(), track("scoring images", len(share)) as advance:
-        for bag in load(batches, workers):
-            image_rows, region_rows = _describe(method, bag.to(device), index, scan)
+        for batch in load(batches, workers):
+            image_rows, region_rows = _describe(method, batch.to(compute.device), part)
             images.append(image_rows)
             regions.append(region_rows)
-            advance(len(bag.label))
+            advance(len(batch.label))
     if folder is not None and ranks.world > 1:
         images, regions = (
-            _put_together(images, folder, "issues", ranks),
-            _put_together(regions, folder, "regions", ranks),
+            _put_together(images, folder, ISSUES, ranks),
+            _put_together(regions, folder, REGIONS, ranks),
         )
     if not ranks.first:
         return pa.table({}), pa.table({})
-    return _with_groups(pa.concat_tables(images), groups), pa.concat_tables(regions)
+    return _with_groups(pa.concat_tables(images), part.groups), pa.concat_tables(regions)
 
 
 def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
     """The tables of all ranks, one a rank, for the first of them; nothing for the others."""
-    files = [folder / f"{name}-of-rank{rank}.parquet" for rank in range(ranks.world)]
+    stem = Path(name).stem
+    files = [folder / f"{stem}-of-rank{rank}.parquet" for rank in range(ranks.world)]
     files[ranks.rank].unlink(missing_ok=True)  # of a run that was killed
     if tables:
         with atomic_path(files[ranks.rank]) as temporary:
@@ -87,7 +82,7 @@ def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks)
     if not ranks.first:
         return []
     found = [pq.read_table(file) for file in files if file.exists()]
-    for file in folder.glob(f"{name}-of-rank*.parquet"):  # more, if it was killed with more ranks
+    for file in folder.glob(f"{stem}-of-rank*.parquet"):  # more, if it was killed with more ranks
         file.unlink()
     return found
 
@@ -99,21 +94,21 @@ def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:
     return images.add_column(place + 1, "duplicate_group", numbers)
 
 
-def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Table, pa.Table]:
-    seen = method.inspect(bag)
-    rows = bag.index[:, 0].cpu().numpy()  # (I,)
+def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa.Table]:
+    seen = method.inspect(batch)
+    rows = batch.rows[:, 0].cpu().numpy()  # (I,)
     weights = seen.weights.cpu().numpy()  # (I, P)
     best = seen.best.cpu().numpy()  # (I,)
     pick = np.arange(len(rows))
-    shares = bag.boxes[:, 0].cpu().numpy()  # (I, P, 4)
-    pixels = shares * np.tile(scan.sizes[rows], 2)[:, None]  # (I, P, 4)
+    shares = batch.boxes[:, 0].cpu().numpy()  # (I, P, 4)
+    pixels = shares * np.tile(part.scan.sizes[rows], 2)[:, None]  # (I, P, 4)
     predicted = seen.probabilities.argmax(dim=1).cpu().numpy()
     label_score = seen.label_score.clamp(0, 1).cpu().numpy()
     background_score = seen.background_score.clamp(0, 1).cpu().numpy()
-    label_issue = (label_score < LABEL_ISSUE) & (predicted != bag.label.cpu().numpy())
-    names = pa.array([display_name(name) for name in index.table["file_name"].take(pa.array(rows)).to_pylist()])
+    label_issue = (label_score < LABEL_ISSUE) & (predicted != batch.label.cpu().numpy())
+    names = pa.array([display_name(name) for name in part.index.table["file_name"].take(pa.array(rows)).to_pylist()])
     details = {name: value.cpu().numpy() for name, value in seen.details.items()}  # (I, P) each
-    classes = np.array(index.classes, dtype=object)
+    classes = np.array(part.index.classes, dtype=object)
 
     def of_best(name: str, kind: pa.DataType) -> pa.Array:
         if name not in details:
@@ -123,7 +118,7 @@ def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Ta
     images = pa.table(
         {
             "file_name": names,
-            "given_label": pa.array(classes[bag.label.cpu().numpy()], pa.string()),
+            "given_label": pa.array(classes[batch.label.cpu().numpy()], pa.string()),
             "predicted_label": pa.array(classes[predicted], pa.string()),
             "predicted_score": seen.probabilities.amax(dim=1).cpu().numpy(),
             "is_label_issue": label_issue,
@@ -140,7 +135,7 @@ def _describe(method: Method, bag: Bag, index: Index, scan: Scan) -> tuple[pa.Ta
             "clean_box": _box_column(pixels[pick, best]),
         }
     )
-    real = bag.mask[:, 0].cpu().numpy()  # (I, P)
+    real = batch.mask[:, 0].cpu().numpy()  # (I, P)
     image_of, box_of = np.nonzero(real)
     regions = pa.table(
         {
@@ -170,17 +165,19 @@ def _box_column(boxes: NDArray[np.floating]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(boxes.astype(np.float32).ravel()), 4)
 
 
-def with_unreadable(images: pa.Table, names: list[str], labels: list[str | None], reasons: list[str]) -> pa.Table:
-    """Add a row for each file that could not be read."""
-    if not names:
+def with_unreadable(images: pa.Table, unreadable: Sequence[Unreadable]) -> pa.Table:
+    """Add a row for each training file that could not be read."""
+    bad = [file for file in unreadable if file.split == "train"]
+    if not bad:
         return images
+    names = [file.file_name for file in bad]
     known = {
         "file_name": names,
-        "given_label": labels,
+        "given_label": [file.label for file in bad],
         "is_label_issue": [False] * len(names),
         "is_background_issue": [False] * len(names),
         "is_unreadable_issue": [True] * len(names),
-        "unreadable_reason": reasons,
+        "unreadable_reason": [file.reason for file in bad],
         "is_near_duplicate_issue": [False] * len(names),
     }
     columns = [
@@ -192,10 +189,10 @@ def with_unreadable(images: pa.Table, names: list[str], labels: list[str | None]
 
 def write_tables(out: Path, images: pa.Table, regions: pa.Table) -> None:
     """issues.parquet, issues.csv and regions.parquet. No cell of the CSV starts a formula."""
-    for name, table in (("issues", images), ("regions", regions)):
-        with atomic_path(out / f"{name}.parquet") as temporary:
+    for name, table in ((ISSUES, images), (REGIONS, regions)):
+        with atomic_path(out / name) as temporary:
             pq.write_table(table, temporary, compression="zstd")
-    with atomic_path(out / "issues.csv") as temporary:
+    with atomic_path(out / ISSUES_CSV) as temporary:
         pa.csv.write_csv(_as_text(images), temporary)
 
 
@@ -225,8 +222,9 @@ def _box_texts(boxes: pa.FixedSizeListArray) -> pa.Array:
     return pc.replace_with_mask(pa.nulls(len(boxes), pa.string()), boxes.is_valid(), texts)
 
 
-def against_truth(images: pa.Table, index: Index, scan: Scan) -> Truth:
+def against_truth(images: pa.Table, part: Part) -> Truth:
     """Compare the scores of readable images with what the data set says is true."""
+    index = part.index
     true_label = index.table["true_label"].combine_chunks()
     given = pa.array(index.classes, pa.string()).take(pa.array(index.labels()))
     known = np.asarray(true_label.is_valid())  # (n,)
@@ -239,6 +237,6 @@ def against_truth(images: pa.Table, index: Index, scan: Scan) -> Truth:
         return Truth(area, None, None)
     chosen = (boxes, images["clean_box"].combine_chunks())
     true_boxes, best = (column.take(pa.array(rows)).flatten().to_numpy().reshape(-1, 4) for column in chosen)
-    whole = np.concatenate([np.zeros((len(rows), 2)), scan.sizes[rows]], axis=1)
+    whole = np.concatenate([np.zeros((len(rows), 2)), part.scan.sizes[rows]], axis=1)
     overlaps = (iou(found.astype(np.float64), true_boxes.astype(np.float64)) for found in (best, whole))
     return Truth(area, *(float(overlap.mean()) for overlap in overlaps))

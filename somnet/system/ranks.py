@@ -21,6 +21,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from somnet.errors import RunError
 from somnet.system.parallel import share_of
+from somnet.system.signals import StopFlag
 
 log = logging.getLogger("somnet")
 
@@ -84,6 +85,16 @@ class Ranks:
     def largest(self, value: int) -> int:
         """The largest of all ranks' numbers."""
         return int(self._reduced([value], dist.ReduceOp.MAX)[0])
+
+    def stopped(self, stop: StopFlag) -> bool:
+        """Whether a signal came to any rank; the flag says so then, on all of them at the same place."""
+        stop.signal_number = self.largest(stop.signal_number or 0) or None
+        return stop.signal_number is not None
+
+    def check_together(self, stop: StopFlag) -> None:
+        """Stop if a signal came to any rank."""
+        self.stopped(stop)
+        stop.check()
 
     def _reduced(self, values: Sequence[float], how: "dist.ReduceOp.RedOpType") -> list[float]:
         numbers = torch.tensor(values, dtype=torch.float64)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from somnet.errors import TrainingStopped
+from somnet.errors import RunError, TrainingStopped
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GO_ON = "run the same command with --out and --resume to go on"
@@ -36,6 +36,16 @@ def deferred_signals() -> Iterator[StopFlag]:
 
     with _handling(remember):
         yield flag
+
+
+@contextlib.contextmanager
+def told_by_others(flag: StopFlag) -> Iterator[None]:
+    """A rank that obeys a signal a moment earlier is missed by this one: the signal is the reason to tell."""
+    try:
+        yield
+    except RunError:
+        flag.check("what is done is kept")
+        raise
 
 
 @contextlib.contextmanager

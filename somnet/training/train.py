@@ -1,13 +1,13 @@
-"""Training from a data set to a folder of results."""
+"""Training from a data set to a run folder: fit, score, summarise, report."""
 
 import contextlib
 import logging
-import os
 import platform
 import shlex
 import time
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,62 +16,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 
-from somnet.config import Config, load_config
-from somnet.data.bags import Boxes, named_worker_death
-from somnet.data.dataset import (
-    FORWARD_IMAGES,
-    DataSet,
-    describe,
-    held_out_split,
-    make_inputs,
-    need_training,
-    open_dataset,
-    uncached,
-    write_duplicates,
-)
-from somnet.data.maps import MapStore
-from somnet.data.sources import absolute, open_source, split_name
+from somnet.config import Config
+from somnet.data.bags import Boxes, Inputs, named_worker_death
+from somnet.data.dataset import DataSet, Part, describe, make_inputs, open_dataset, write_duplicates
+from somnet.data.sources import split_name
 from somnet.errors import RunError, SomnetError, TrainingStopped
-from somnet.methods.base import Method
-from somnet.methods.registry import find_method
-from somnet.report.site import REPORT, is_report, is_whole_report, remove_report, write_report
-from somnet.runs.checkpoint import LAST
-from somnet.runs.estimate import ReadPace, describe_estimate, estimate, measure_reading, measure_steps, work_of
-from somnet.runs.run import (
-    CONFIG,
-    DATA,
-    SUMMARY,
-    Evaluation,
-    Run,
-    build_method,
-    choose_device,
-    loading_processes,
-    measure,
-    worker_count,
-)
-from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
+from somnet.methods.base import Method, find_method
+from somnet.report.site import is_report, is_whole_report, remove_report, write_report
+from somnet.runs.begin import begin, check_free, next_run_folder
+from somnet.runs.estimate import estimate_seconds
+from somnet.runs.run import Evaluation, Run, build_method, measure
+from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
-from somnet.system.files import (
-    cache_folder,
-    clear_leftovers,
-    display_name,
-    is_leftover,
-    parse_json,
-    write_json,
-    write_text,
-)
-from somnet.system.parallel import cores_here
-from somnet.system.progress import LineFormatter, duration
+from somnet.system.compute import Compute, choose_device
+from somnet.system.files import write_json
+from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, refuse_inside
+from somnet.system.progress import duration, logging_to
 from somnet.system.ranks import Ranks, begun, device_of_rank, joined_ranks
 from somnet.system.signals import stopping_signals
-from somnet.training.loop import Trainer
+from somnet.training.loop import Trainer, TrainingImages
 
 log = logging.getLogger("somnet")
-
-DUPLICATES = "duplicates.csv"
-FINISHED = (SUMMARY, "issues.parquet", "regions.parquet")  # a run that has lost one of them is scored again
-OURS = (SUMMARY, "metrics.jsonl", "train.log", "issues.csv", "issues.parquet", "regions.parquet", DUPLICATES)
 
 
 def train(
@@ -83,32 +50,215 @@ def train(
     workers: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    report: bool = True,
 ) -> Run:
     """Train on a data set and leave a run folder: model, scores of every image, summary, and a report to look at."""
-    keep_memory()
     config = config or Config()
+    with _at_work(config, device, workers) as compute:
+        if out is None and compute.ranks.world > 1:
+            raise RunError("several ranks need to know the folder of the run: add --out")
+        out = next_run_folder() if out is None else Path(out)
+        _train(Path(data), config, out, compute, resume=resume, overwrite=overwrite)
+        if compute.ranks.first and not is_whole_report(out / REPORT):
+            _write_report(out)
+        return Run(out)
+
+
+def train_without_report(
+    data: Path, config: Config, out: Path, *, device: str = "auto", workers: int | None = None
+) -> Run:
+    """The same for a benchmark, where nobody looks at the report of a run; one that was interrupted goes on."""
+    with _at_work(config, device, workers) as compute:
+        _train(data, config, out, compute, resume=True, overwrite=False)
+        return Run(out)
+
+
+@contextlib.contextmanager
+def _at_work(config: Config, device: str, workers: int | None) -> Iterator[Compute]:
+    """This process as one of the ranks that train, on its device; signals are heard at once where nothing is lost."""
+    keep_memory()
     device = device_of_rank(choose_device(device))
     _check_precision(config, device)
     with named_worker_death(), stopping_signals(), joined_ranks(device) as ranks:
-        if out is None and ranks.world > 1:
-            raise RunError("several ranks need to know the folder of the run: add --out")
-        data, out = Path(data), next_run_folder() if out is None else Path(out)
-        _, folder = split_name(data)
-        if folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
-            raise RunError(f"{out} lies inside the data {data}, where it would be taken for images: give another --out")
-        if ranks.noted(begun(out)):  # by this very command, before torchrun started it again
-            resume, overwrite = True, False
-        _check_free(out, config, resume=resume, overwrite=overwrite)
-        finished = resume and all((out / name).is_file() for name in FINISHED)
-        ranks.barrier()  # nobody writes before all have looked
-        if finished:
-            log.info("%s is finished already", out)
-        else:
-            _train(data, config, out, device, workers, ranks, anew=overwrite)
-        if report and ranks.first and not is_whole_report(out / REPORT):
-            _write_report(out)
-        return Run(out)
+        yield Compute(device, workers, ranks)
+
+
+def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: bool, overwrite: bool) -> None:
+    """Train unless the run is finished. Nothing is written before data and model are known to be good."""
+    ranks, laps = compute.ranks, Laps()
+    refuse_inside(out, split_name(data)[1])
+    if ranks.noted(begun(out)):  # by this very command, before torchrun started it again
+        resume, overwrite = True, False
+    check_free(out, config, resume=resume, overwrite=overwrite)
+    finished = resume and all((out / name).is_file() for name in FINISHED)
+    ranks.barrier()  # nobody writes before all have looked
+    if finished:
+        log.info("%s is finished already", out)
+        return
+    find_method(config.method)
+    scanned = open_dataset(data, config, compute)
+    laps.end("propose")
+    method = build_method(config, scanned.train.labels, len(scanned.classes)).to(compute.device)
+    _check_ranks(method, config, ranks)
+    if ranks.first:
+        begin(out, config, scanned, anew=overwrite)
+        if overwrite and is_report(out / REPORT):
+            remove_report(out / REPORT)
+        ranks.note(begun(out))
+    ranks.barrier()
+    with logging_to(out / LOG) if ranks.first else contextlib.nullcontext():
+        job = Job(scanned, method, config, out, compute, laps)
+        test = fit(job)
+        scored = score(job)
+        if scored is not None:
+            summarise(job, test, scored)
+
+
+@dataclass
+class Laps:
+    """Seconds of the stages of the work, one after the other."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    at: float = field(default_factory=time.monotonic)
+
+    def end(self, stage: str, earlier: float = 0.0) -> None:
+        """A stage ends here; `earlier` sessions have spent so much on it before."""
+        now = time.monotonic()
+        self.seconds[stage], self.at = now - self.at + earlier, now
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training whose data, method and place are known to be good."""
+
+    data: DataSet
+    method: Method
+    config: Config
+    out: Path
+    compute: Compute
+    laps: Laps
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """Of the training images."""
+        return self._make_inputs(self.data.train)
+
+    @cached_property
+    def test_inputs(self) -> Inputs | None:
+        """Of the held-out images, if there are any."""
+        return None if self.data.test is None else self._make_inputs(self.data.test)
+
+    def _make_inputs(self, part: Part, views: NDArray[np.float32] | None = None) -> Inputs:
+        return make_inputs(part, self.method.network, self.config.model.imgsz, self.compute, views)
+
+    def images(self) -> TrainingImages:
+        """The training images for the loop."""
+        part = self.data.train
+        look_again = partial(self._make_inputs, part)
+        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, look_again)
+
+    def test(self) -> Evaluation | None:
+        """How good the network is on the held-out images, if there are any."""
+        if self.data.test is None or self.test_inputs is None:
+            return None
+        labels, classes = self.data.test.labels, self.data.classes
+        return measure(self.method.network, self.test_inputs, labels, classes, self.compute)
+
+    def top1(self) -> float | None:
+        """Of the test."""
+        test = self.test()
+        return None if test is None else test.top1
+
+
+def fit(job: Job) -> Evaluation | None:
+    """Train to the end of the method's plan, or go on where it was interrupted; accuracy at the end."""
+    method, config, compute = job.method, job.config, job.compute
+    for line in describe(job.data, max(phase.images_per_bag for phase in method.plan())):
+        log.info(line)
+    ranks = compute.ranks
+    where = compute.device if ranks.world == 1 else f"{ranks.world} ranks, this one on {compute.device},"
+    log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, method.network.licence)
+    seconds = estimate_seconds(job.data, method, config, compute.device)
+    log.info("estimate: about %s", duration(seconds / ranks.world))
+    images, _ = job.images(), job.test_inputs
+    job.laps.end("features")
+    trainer = Trainer(method, config, images, job.out, compute=compute, evaluate=job.top1)
+    trainer.run(resume=True)
+    job.laps.end("train", earlier=trainer.earlier_seconds)
+    return job.test()
+
+
+def score(job: Job) -> tuple[pa.Table, Truth] | None:
+    """Judge every training image and region, and write the tables; for the first rank what it found."""
+    part = job.data.train
+    images, regions = inspect_images(job.method, part, job.inputs, job.compute, job.out)
+    if not job.compute.ranks.first:
+        return None
+    truth = against_truth(images, part)
+    images = with_unreadable(images, job.data.unreadable)
+    write_tables(job.out, images, regions)
+    write_duplicates(job.out / DUPLICATES, job.data)
+    job.laps.end("score")
+    return images, truth
+
+
+def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth]) -> None:
+    """Write summary.json, which says that the run is finished, and tell what to do next."""
+    data, config, (images, truth) = job.data, job.config, scored
+    seconds = job.laps.seconds
+    summary = {
+        "method": config.method,
+        "seed": config.seed,
+        "config_hash": config.hash(),
+        "data": {
+            "classes": len(data.classes),
+            "train": len(data.train),
+            "test": len(data.test) if data.test else 0,
+            "unreadable": len(data.unreadable),
+        },
+        "test": {"top1": test.top1, "top5": test.top5, "n": test.n} if test else {"top1": None, "top5": None, "n": 0},
+        "noise": {"auroc": truth.auroc},
+        "regions": {"best_iou": truth.best_iou, "image_iou": truth.image_iou},
+        "seconds": {**{stage: round(s, 2) for stage, s in seconds.items()}, "total": round(sum(seconds.values()), 2)},
+        "versions": {
+            "somnet": version("somnet"),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "timm": version("timm"),
+        },
+    }
+    write_json(job.out / SUMMARY, summary)
+    _tell(job.out, summary, images)
+
+
+def _tell(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
+    if summary["test"]["n"]:
+        log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
+    labels = pc.sum(images["is_label_issue"]).as_py()
+    backgrounds = pc.sum(images["is_background_issue"]).as_py()
+    log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
+    log.info(
+        "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / ISSUES_CSV
+    )
+    typed = shlex.quote(str(out))
+    log.info("next, see what was found:     somnet report %s --open", typed)
+    log.info("      write a clean data set: somnet clean %s --out DIR", typed)
+    log.info("      carry the model away:   somnet export %s --format onnx", typed)
+    log.info("      classify other images:  somnet predict %s IMAGES", typed)
+
+
+def _write_report(out: Path) -> None:
+    """The run is complete without its report, so nothing that goes wrong here may lose it."""
+    again = f"somnet report {shlex.quote(str(out))}"
+    try:
+        with logging_to(out / LOG):
+            log.info("look at it: %s", write_report(Run(out)))
+    except TrainingStopped:
+        log.error("stopped before the report was written: %s", again)
+        raise
+    except Exception as error:
+        raise SomnetError(
+            f"the report could not be written ({error}): the run is complete; try again with: {again}"
+        ) from error
 
 
 def _check_precision(config: Config, device: str) -> None:
@@ -130,292 +280,3 @@ def _check_ranks(method: Method, config: Config, ranks: Ranks) -> None:
     fewest = min(max(1, config.train.batch_size // phase.images_per_bag) for phase in method.plan())
     if fewest < ranks.world:
         raise RunError(f"a batch of {fewest} bags cannot be shared by {ranks.world} ranks: raise train.batch_size")
-
-
-def _write_report(out: Path) -> None:
-    """The run is complete without its report, so nothing that goes wrong here may lose it."""
-    again = f"somnet report {shlex.quote(str(out))}"
-    try:
-        with _logging_to(out / "train.log"):
-            log.info("look at it: %s", write_report(Run(out)))
-    except TrainingStopped:
-        log.error("stopped before the report was written: %s", again)
-        raise
-    except Exception as error:
-        raise SomnetError(
-            f"the report could not be written ({error}): the run is complete; try again with: {again}"
-        ) from error
-
-
-def _train(
-    path: Path, config: Config, out: Path, device: str, workers: int | None, ranks: Ranks, *, anew: bool
-) -> None:
-    """Nothing is written to the run folder before data and model are known to be good."""
-    began = time.monotonic()
-    find_method(config.method)
-    data = open_dataset(path, config, workers, ranks)
-    proposed = time.monotonic()
-    method = build_method(config, data.train.labels, len(data.classes)).to(device)
-    _check_ranks(method, config, ranks)
-    if ranks.first:
-        _begin(out, config, data, anew=anew)
-        ranks.note(begun(out))
-    ranks.barrier()
-    with _logging_to(out / "train.log") if ranks.first else contextlib.nullcontext():
-        _train_and_score(data, method, config, out, device, workers, ranks, began, proposed)
-
-
-def _train_and_score(
-    data: DataSet,
-    method: Method,
-    config: Config,
-    out: Path,
-    device: str,
-    workers: int | None,
-    ranks: Ranks,
-    began: float,
-    proposed: float,
-) -> None:
-    network = method.network
-    for line in describe(data, max(phase.images_per_bag for phase in method.plan())):
-        log.info(line)
-    where = device if ranks.world == 1 else f"{ranks.world} ranks, this one on {device},"
-    log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, network.licence)
-    log.info("estimate: about %s", duration(estimate_seconds(data, method, config, device) / ranks.world))
-    count = worker_count(workers)
-    with_maps = partial(make_inputs, network=network, config=config, device=device, workers=count, ranks=ranks)
-    inputs = with_maps(data.train)
-    test_inputs = with_maps(data.test) if data.test else None
-    mapped = time.monotonic()
-
-    def on_test() -> Evaluation | None:
-        if data.test is None or test_inputs is None:
-            return None
-        return measure(network, test_inputs, data.test.labels, data.classes, device=device, workers=count, ranks=ranks)
-
-    trainer = Trainer(
-        method,
-        config,
-        data.train.labels,
-        inputs,
-        Boxes(data.train.scan),
-        out,
-        device=device,
-        workers=loading_processes(network, count),
-        evaluate=lambda: test.top1 if (test := on_test()) else None,
-        look_again=lambda views: with_maps(data.train, views=views),
-        groups=data.train.groups,
-        ranks=ranks,
-    )
-    trainer.run(resume=True)
-    earlier, trained = trainer.earlier_seconds, time.monotonic()
-    test = on_test()
-    images, regions = inspect_images(
-        method,
-        data.train.index,
-        data.train.scan,
-        data.train.groups,
-        inputs,
-        batch_size=FORWARD_IMAGES,
-        device=device,
-        workers=loading_processes(network, count),
-        ranks=ranks,
-        folder=out,
-    )
-    if not ranks.first:
-        return
-    truth = against_truth(images, data.train.index, data.train.scan)
-    bad = [file for file in data.unreadable if file.split == "train"]
-    images = with_unreadable(
-        images, [file.file_name for file in bad], [file.label for file in bad], [file.reason for file in bad]
-    )
-    write_tables(out, images, regions)
-    write_duplicates(out / DUPLICATES, data)
-    summary = {
-        "method": config.method,
-        "seed": config.seed,
-        "config_hash": config.hash(),
-        "data": {
-            "classes": len(data.classes),
-            "train": len(data.train),
-            "test": len(data.test) if data.test else 0,
-            "unreadable": len(data.unreadable),
-        },
-        "test": {"top1": test.top1, "top5": test.top5, "n": test.n} if test else {"top1": None, "top5": None, "n": 0},
-        "noise": {"auroc": truth.auroc},
-        "regions": {"best_iou": truth.best_iou, "image_iou": truth.image_iou},
-        "seconds": {
-            "propose": round(proposed - began, 2),
-            "features": round(mapped - proposed, 2),
-            "train": round(earlier + trained - mapped, 2),
-            "total": round(earlier + time.monotonic() - began, 2),
-        },
-        "versions": {
-            "somnet": version("somnet"),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "timm": version("timm"),
-        },
-    }
-    write_json(out / SUMMARY, summary)
-    _report(out, summary, images)
-
-
-def _report(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
-    if summary["test"]["n"]:
-        log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
-    labels = pc.sum(images["is_label_issue"]).as_py()
-    backgrounds = pc.sum(images["is_background_issue"]).as_py()
-    log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
-    log.info(
-        "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / "issues.csv"
-    )
-    typed = shlex.quote(str(out))
-    log.info("next, see what was found:     somnet report %s --open", typed)
-    log.info("      write a clean data set: somnet clean %s --out DIR", typed)
-    log.info("      carry the model away:   somnet export %s --format onnx", typed)
-    log.info("      classify other images:  somnet predict %s IMAGES", typed)
-
-
-def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
-    """Rough time of the work ahead, from one small step measured here."""
-    network, pace = method.network, measure_steps(method.network, config, device)
-    seconds = sum(phase.epochs * phase.passes for phase in method.plan()) * len(data.train) * pace.step
-    if network.frozen_trunk:
-        store = MapStore(network.trunk_fingerprint(), network.input_shape)
-        parts = [data.train] + ([data.test] if data.test else [])
-        seconds += pace.prepare * sum(len(uncached(part, store)) for part in parts)
-    return seconds
-
-
-def plan_training(
-    config: Config,
-    data: Path | None = None,
-    sizes: tuple[int, int, int] | None = None,
-    *,
-    speedup: float = 1.0,
-    cores: int | None = None,
-    device: str = "auto",
-) -> list[str]:
-    """What a training will cost, in lines for people. `sizes`, where the data are elsewhere: training images, test
-    images and classes.
-    """
-    keep_memory()
-    device, cores = choose_device(device), cores or cores_here()
-    if data is not None:
-        index = open_source(data)
-        need_training(index, data)
-        held_out = held_out_split(index)
-        train = index.of_split("train")
-        sizes = len(train), len(index.of_split(held_out)) if held_out else 0, len(index.classes)
-        reading = measure_reading(train, config)
-    elif sizes is not None:
-        reading = ReadPace.assumed()
-    else:
-        raise RunError("there is nothing to plan for: give the data, or --images and --classes")
-    labels = np.arange(sizes[0], dtype=np.int64) % sizes[2]
-    method = build_method(config, labels, sizes[2], pretrained=False).to(device)  # weights cost no time
-    work = work_of(method, config, train=sizes[0], test=sizes[1])
-    steps = measure_steps(method.network, config, device)
-    apart = device != "cpu" or speedup != 1
-    cost = estimate(work, steps, reading, cores=cores, speedup=speedup, apart=apart)
-    lines = describe_estimate(cost, work, steps, reading, device=device, cores=cores, speedup=speedup)
-    if (others := os.getloadavg()[0]) > 1.5 * cores_here():  # this process alone would make it no more than that
-        lines.append(
-            f"warning: this machine is busy (load {others:.1f}): the times are too long, measure again when not"
-        )
-    return lines
-
-
-def next_run_folder(base: Path = Path("runs")) -> Path:
-    """The first of runs/1, runs/2, ... that is free."""
-    number = 1
-    while (base / str(number)).exists():
-        number += 1
-    return base / str(number)
-
-
-def _check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that holds something else, or a run that was not meant."""
-    if resume and overwrite:
-        raise RunError("--resume and --overwrite contradict each other: give one of them")
-    if out.exists() and not out.is_dir():
-        raise RunError(f"{out} is a file: give another --out")
-    is_run = _is_run(out)
-    if is_run and resume and (out / CONFIG).is_file():  # without it, the run was killed before it began
-        begun_with = load_config(out / CONFIG)
-        if begun_with.hash() != config.hash():
-            changed = _differences(begun_with, config)
-            raise RunError(f"{out} was begun with other settings ({changed}): repeat those, or --overwrite")
-        return
-    if out.exists() and not all(is_leftover(file) for file in out.iterdir()):
-        if not is_run:
-            raise RunError(f"{out} exists and is no run of somnet: give another --out")
-        if not overwrite and not resume:
-            raise RunError(f"{out} exists: add --resume to go on, --overwrite to start anew, or give another --out")
-
-
-def _begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
-    """Make the run folder ours, or find it as it was left. Only what a run wrote is ever deleted."""
-    if anew:
-        for name in (*OURS, str(LAST)):  # the summary first: it says that the run is finished
-            (out / name).unlink(missing_ok=True)
-        if is_report(out / REPORT):
-            remove_report(out / REPORT)
-    clear_leftovers(out)
-    clear_leftovers(cache_folder(), hours=1)
-    fingerprint = data.fingerprint()
-    if (out / LAST).is_file() and (out / DATA).is_file():
-        before = parse_json((out / DATA).read_text(encoding="utf-8"))
-        if before["fingerprint"] != fingerprint:
-            raise RunError(
-                f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
-            )
-    path = display_name(os.fsencode(absolute(data.path)))
-    found = {"path": path, "classes": data.classes, "images": len(data.train), "fingerprint": fingerprint}
-    write_json(out / DATA, found)
-    write_text(out / CONFIG, config.to_toml())
-
-
-def _is_run(folder: Path) -> bool:
-    """Whether a folder is ours: it has the data.json that only a run has."""
-    try:
-        return "fingerprint" in parse_json((folder / DATA).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return False
-
-
-def _differences(old: Config, new: Config) -> str:
-    flat_old, flat_new = (_flatten(config.model_dump()) for config in (old, new))
-    return ", ".join(
-        f"{name} was {flat_old[name]}, now {flat_new[name]}" for name in flat_old if flat_old[name] != flat_new[name]
-    )
-
-
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
-
-
-class _LogFile(logging.FileHandler):
-    """The screen has the same lines, so a disk that takes no more of them is no error yet."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Go on without the line."""
-
-
-@contextlib.contextmanager
-def _logging_to(file: Path) -> Iterator[None]:
-    handler = _LogFile(file, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
-        handler.close()

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from somnet.core.quality import occupancy_entropy, quantisation_errors, rank_correlation, topographic_errors
-from somnet.core.types import Sighting
+from somnet.methods.base import Observation
+from somnet.runs.map_quality import occupancy_entropy, quantisation_errors, rank_correlation, topographic_errors
 
 UNSEEN = -1.0  # in place of the score of an image that was not due
 
@@ -22,16 +22,16 @@ class Watch:
         self.before = torch.full((images,), UNSEEN)  # (n,)
         self.now = torch.full((images,), UNSEEN)  # (n,)
 
-    def add(self, seen: Sighting) -> None:
+    def add(self, observed: Observation) -> None:
         """Take note of what a step saw."""
-        if seen.rows is not None and seen.scores is not None:
-            self.now[seen.rows.cpu()] = seen.scores.float().cpu()
-        if seen.slots is not None and seen.cosines is not None:
-            slots, side = seen.slots.cpu(), seen.memory_side  # (B, 2)
+        if observed.rows is not None and observed.scores is not None:
+            self.now[observed.rows.cpu()] = observed.scores.float().cpu()
+        if observed.slots is not None and observed.cosines is not None:
+            slots, side = observed.slots.cpu(), observed.memory_side  # (B, 2)
             first, second = slots.unbind(1)  # (B,) each
             won = torch.bincount(first, minlength=side * side)  # (L,)
             self.wins = self.wins + won if len(self.wins) else won
-            self.quantisation += float(quantisation_errors(seen.cosines[:, 0]).sum())
+            self.quantisation += float(quantisation_errors(observed.cosines[:, 0]).sum())
             self.topographic += float(topographic_errors(first, second, side).sum())
 
     def close_epoch(self) -> dict[str, float]:

@@ -19,27 +19,20 @@ import pytest
 
 from somnet.benchmark import bench as bench_module
 from somnet.benchmark import demo as demo_module
-from somnet.benchmark.bench import (
-    BENCH,
-    COSTS,
-    Benchmark,
-    Trial,
-    choose_entries,
-    data_folder,
-    in_a_child,
-    make_data,
-    run_bench,
-)
+from somnet.benchmark.bench import BENCH, make_data, run_bench
+from somnet.benchmark.child import in_a_child
 from somnet.benchmark.demo import parse_seeds
 from somnet.benchmark.paper_tables import VARIANTS, Entry
+from somnet.benchmark.trials import COSTS, Benchmark, Trial, choose_entries, data_folder
 from somnet.config import Config
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.data.noise import NoiseRecipe, parse_noise
 from somnet.data.sources import open_source
 from somnet.errors import ConfigError, DataError, RunError, SomnetError, TrainingStopped
+from somnet.methods.base import Step
 from somnet.methods.plain import Plain
 from somnet.methods.registry import METHODS
-from somnet.runs.run import SUMMARY
+from somnet.system.folders import SUMMARY
 from somnet.system.signals import StopFlag
 
 if TYPE_CHECKING:
@@ -65,11 +58,11 @@ def before_each_step(patch: pytest.MonkeyPatch, act: Callable[[int], None]) -> N
     """Call act(number of the step) before every step of plain; children that are forked do so too."""
     step, count = Plain.step, 0
 
-    def wrapped(self: Plain, bag: Bag, phase: Phase) -> Losses:
+    def wrapped(self: Plain, batch: BagBatch, phase: Phase) -> Step:
         nonlocal count
         count += 1
         act(count - 1)
-        return step(self, bag, phase)
+        return step(self, batch, phase)
 
     patch.setattr(Plain, "step", wrapped)
 
@@ -278,7 +271,7 @@ def wrapped(self, bag, phase):
     if count == 8:
         os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()  # dies with its parent
-    return step(self, bag, phase)
+    return step(self, batch, phase)
 
 SomNet.step = wrapped
 main()

@@ -8,6 +8,7 @@ from somnet.benchmark.paper_tables import ABLATIONS, BAG_SIZES, SETS, SLOTS, VAR
 from somnet.benchmark.paper_tables import METHODS as PUBLISHED
 from somnet.config import Config
 from somnet.methods.registry import METHODS
+from somnet.methods.somnet_settings import SomnetSettings
 
 ENTRIES = {figure.entry.name: figure.entry for figures in VARIANTS.values() for figure in figures}
 
@@ -22,7 +23,7 @@ def test_an_entry_is_a_config_and_a_folder(entry: Entry) -> None:
 
 
 def test_the_ablations_are_those_of_the_paper() -> None:
-    weighting = {name: Config().with_settings(entry.settings).somnet for name, entry in ENTRIES.items()}
+    weighting = {name: Config().with_settings(entry.settings).of(SomnetSettings) for name, entry in ENTRIES.items()}
     for score in "dra":
         assert not getattr(weighting[f"somnet-no-{score}-score"].weighting, f"{score}_score")
     without = weighting["somnet-no-roi"]

@@ -28,7 +28,7 @@ from pycocotools.coco import COCO
 
 import somnet
 from somnet.cleaning import clean as cleaning
-from somnet.cleaning.clean import clean
+from somnet.cleaning.clean import CleaningRules, clean
 from somnet.data.sources import open_source
 from somnet.errors import ConfigError, RunError
 from somnet.exports.label_formats import Box, Labelled, to_coco, write_fiftyone, write_label_studio
@@ -198,7 +198,7 @@ def test_somnet_trains_on_the_cleaned_data(run: Path, tmp_path: Path, tiny: "Tin
 
 
 def test_crops_show_the_best_region(made: Made, run: Path, tmp_path: Path) -> None:
-    result = clean(run, tmp_path / "cleaned", policy="crop")
+    result = clean(run, tmp_path / "cleaned", CleaningRules(policy="crop"))
     assert result.cropped == 1
     (row,) = [row for row in metadata(tmp_path / "cleaned") if row["file_name"] == "train/ash/2.jpg"]
     assert row["box"] == [0, 0, 32, 24]
@@ -209,7 +209,7 @@ def test_crops_show_the_best_region(made: Made, run: Path, tmp_path: Path) -> No
 
 
 def test_weights_follow_the_scores(run: Path, tmp_path: Path) -> None:
-    result = clean(run, tmp_path / "cleaned", policy="reweight")
+    result = clean(run, tmp_path / "cleaned", CleaningRules(policy="reweight"))
     assert sum(result.kept.values()) == 24
     weights = {row["original_path"].split("/web/")[1]: row["weight"] for row in metadata(tmp_path / "cleaned")}
     assert weights[WRONG] == pytest.approx(0.1)
@@ -221,7 +221,7 @@ def test_decisions_have_the_last_word(run: Path, tmp_path: Path) -> None:
     file.write_text(
         f'file_name,decision,label\n"{WRONG}",keep,\ntrain/ash/5.png,drop,\ntrain/ash/4.png,relabel,\'=birch\n'
     )
-    result = clean(run, tmp_path / "cleaned", decisions=file)
+    result = clean(run, tmp_path / "cleaned", CleaningRules(decisions=file))
     assert result.relabelled == 1
     assert removed(tmp_path / "cleaned")["train/ash/5.png"] == "decision"
     assert WRONG not in removed(tmp_path / "cleaned")
@@ -233,7 +233,7 @@ def test_decisions_have_the_last_word(run: Path, tmp_path: Path) -> None:
 def test_decisions_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("file_name,decision,label\nelsewhere.png,drop,\n")
     with pytest.raises(ConfigError, match=r"elsewhere\.png"):
-        clean(run, tmp_path / "cleaned", decisions=tmp_path / "d.csv")
+        clean(run, tmp_path / "cleaned", CleaningRules(decisions=tmp_path / "d.csv"))
 
 
 # --- places
@@ -256,7 +256,7 @@ def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path)
     clean(run, tmp_path / "cleaned")
     with pytest.raises(RunError, match="--overwrite"):
         clean(run, tmp_path / "cleaned")
-    clean(run, tmp_path / "cleaned", policy="reweight", overwrite=True)
+    clean(run, tmp_path / "cleaned", CleaningRules(policy="reweight"), overwrite=True)
     assert WRONG not in removed(tmp_path / "cleaned")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
 

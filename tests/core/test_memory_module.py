@@ -47,7 +47,7 @@ def test_a_sparse_step_is_the_dense_step(radius: int) -> None:
     x, label = torch.randn(8, WIDTH), torch.randint(CLASSES, (8,))  # more bags than some slots: rows repeat
     torch.autograd.backward(dense_loss(start, x, label, radius))
     optimizer = torch.optim.SGD(memory.parameters(), lr=0.1)
-    torch.autograd.backward(total_loss(memory.losses(x, label)))
+    torch.autograd.backward(total_loss(memory.losses(x, label, winner(x, memory.keys))))
     assert all(value.grad is not None and value.grad.is_sparse for value in memory.parameters())
     optimizer.step()
     for name, value in memory.named_parameters():
@@ -67,9 +67,9 @@ def test_a_step_touches_only_what_is_near_the_winners(side: int, radius: int, ba
     seen = torch.isin(torch.arange(CLASSES), label)  # (C,)
     before = tables(memory)
     optimizer = torch.optim.SGD(memory.parameters(), lr=0.1)
-    torch.autograd.backward(total_loss(memory.losses(x, label)))
+    torch.autograd.backward(total_loss(memory.losses(x, label, slot)))
     optimizer.step()
-    memory.project()
+    memory.project(slot, label)
     for name, touched in (("keys", near), ("d", near), ("r", seen)):
         after = tables(memory)[name]
         assert torch.equal(after[~touched], before[name][~touched]), name  # to the last bit
@@ -80,11 +80,11 @@ def test_a_step_touches_only_what_is_near_the_winners(side: int, radius: int, ba
 def test_sparse_gradients_are_the_dense_ones_to_the_last_bit(radius: int, bags: int, seed: int) -> None:
     memory = random_memory(radius, seed)
     x, label = torch.randn(bags, WIDTH), torch.randint(CLASSES, (bags,))
-    slot = memory.find(x)
+    slot = memory.nearest(x)[1][:, 0]
     neighbour_keys = memory.keys[memory.neighbours[slot]]  # (B, K, F) indexing has dense gradients
     losses = memory_loss(x, label, slot, neighbour_keys, memory.eta[slot], memory.d[slot], memory.r[label])
     dense = torch.autograd.grad(total_loss(losses), list(memory.parameters()))
-    sparse = torch.autograd.grad(total_loss(memory.losses(x, label)), list(memory.parameters()))
+    sparse = torch.autograd.grad(total_loss(memory.losses(x, label, slot)), list(memory.parameters()))
     for ours, theirs in zip(sparse, dense, strict=True):
         assert torch.equal(ours.to_dense(), theirs)
 
@@ -92,7 +92,7 @@ def test_sparse_gradients_are_the_dense_ones_to_the_last_bit(radius: int, bags: 
 def test_losses_train_the_features_too() -> None:
     memory = random_memory(1)
     x = torch.randn(3, WIDTH, requires_grad=True)
-    torch.autograd.backward(total_loss(memory.losses(x, torch.tensor([0, 1, 2]))))
+    torch.autograd.backward(total_loss(memory.losses(x, torch.tensor([0, 1, 2]), winner(x, memory.keys))))
     assert x.grad is not None
     assert x.grad.abs().sum() > 0
 
@@ -100,24 +100,25 @@ def test_losses_train_the_features_too() -> None:
 def test_projection_restores_unit_keys_and_distributions() -> None:
     memory = random_memory(1)
     optimizer = torch.optim.SGD(memory.parameters(), lr=0.5)
-    torch.autograd.backward(total_loss(memory.losses(torch.randn(4, WIDTH), torch.tensor([0, 1, 2, 3]))))
+    x, label = torch.randn(4, WIDTH), torch.tensor([0, 1, 2, 3])
+    slot = winner(x, memory.keys)
+    torch.autograd.backward(total_loss(memory.losses(x, label, slot)))
     optimizer.step()
     assert (memory.d < 0).any()  # else the step was too small to prove anything
-    memory.project()
+    memory.project(slot, label)
     assert torch.allclose(memory.keys.norm(dim=1), torch.ones(SIDE**2), atol=1e-5)
     for rows in (memory.d, memory.r):
         assert (rows >= 0).all()
         assert torch.allclose(rows.sum(dim=1), torch.ones(len(rows)), atol=1e-5)
 
 
-def test_projection_touches_only_rows_of_the_last_step() -> None:
+def test_projection_touches_only_rows_of_the_step() -> None:
     memory = random_memory(1)
-    memory.losses(F.normalize(memory.keys.detach()[:1], dim=1), torch.tensor([2]))  # slot 0: its neighbours are 1 and 4
     memory.keys.data *= 2
     memory.d.data *= 2
     memory.r.data *= 2
     before = tables(memory)
-    memory.project()
+    memory.project(torch.tensor([0]), torch.tensor([2]))  # slot 0: its neighbours are 1 and 4
     changed = {
         name: (value != before[name]).any(dim=1).nonzero().flatten().tolist()
         for name, value in memory.named_parameters()
@@ -128,11 +129,11 @@ def test_projection_touches_only_rows_of_the_last_step() -> None:
     assert changed["r"] == [2]
 
 
-def test_projection_without_a_step_changes_nothing() -> None:
+def test_projection_of_no_bags_changes_nothing() -> None:
     memory = random_memory(1)
     memory.keys.data *= 3
     before = tables(memory)
-    memory.project()
+    memory.project(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
     assert all(torch.equal(value, before[name]) for name, value in memory.named_parameters())
 
 
@@ -212,9 +213,10 @@ def test_d_and_r_approach_the_exact_ratios() -> None:
     optimizer = torch.optim.SGD([memory.d, memory.r], lr=0.01)
     for part in torch.arange(10_000).view(-1, 50):
         optimizer.zero_grad()
-        torch.autograd.backward(total_loss(memory.losses(centres[slot[part]], label[part])))
+        x = centres[slot[part]]
+        torch.autograd.backward(total_loss(memory.losses(x, label[part], winner(x, memory.keys))))
         optimizer.step()
-        memory.project()
+        memory.project(slot[part], label[part])
     assert torch.equal(winner(centres[slot], memory.keys), slot)
     assert gap(memory.d, d) < 0.05
     assert gap(memory.r, r) < 0.05
@@ -231,9 +233,10 @@ def topographic_error(radius: int) -> float:
     optimizer = torch.optim.SGD([memory.keys], lr=0.5)
     for part in torch.randint(len(data), (400, 16)):
         optimizer.zero_grad()
-        torch.autograd.backward(total_loss(memory.losses(data[part], torch.zeros(16, dtype=torch.long))))
+        slot, label = winner(data[part], memory.keys), torch.zeros(16, dtype=torch.long)
+        torch.autograd.backward(total_loss(memory.losses(data[part], label, slot)))
         optimizer.step()
-        memory.project()
+        memory.project(slot, label)
     best, second = similarity(data, memory.keys.detach()).topk(2, dim=1).indices.T
     return float((geodesic_distance(best, second, side) > 1).float().mean())
 

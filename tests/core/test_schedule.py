@@ -2,19 +2,16 @@
 
 import pytest
 
-from somnet.core.schedule import algorithm_1, curriculum
+from somnet.core.schedule import Stage, algorithm_1, curriculum
 from somnet.core.types import Phase
 
 
 def phases(joint_epochs: int = 2, keep: tuple[float, ...] = (0.1, 0.4)) -> tuple[Phase, ...]:
     return algorithm_1(
-        init_epochs=5,
-        memory_epochs=3,
-        joint_epochs=joint_epochs,
+        Stage(5, {"cnn": 0.1}),
+        Stage(3, {"memory": 0.2}),
+        Stage(joint_epochs, {"cnn": 0.05, "memory": 0.2}),
         keep=keep,
-        init_lr={"cnn": 0.1},
-        memory_lr={"memory": 0.2},
-        joint_lr={"cnn": 0.05, "memory": 0.2},
         images_per_bag=2,
     )
 

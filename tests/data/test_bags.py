@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.data.bags import (
     BagBatches,
     BagList,
@@ -65,13 +65,13 @@ class NumberedInputs:
         return torch.tensor([[[float(row)]], [[float(-1 if seed is None else seed % 65536)]]]), *self.boxes(row)
 
 
-def equal(first: Bag, second: Bag) -> bool:
+def equal(first: BagBatch, second: BagBatch) -> bool:
     assert first.images is not None
     assert second.images is not None
     return all(
         torch.equal(mine, other)
         for mine, other in (
-            (first.index, second.index),
+            (first.rows, second.rows),
             (first.label, second.label),
             (first.boxes, second.boxes),
             (first.mask, second.mask),
@@ -86,15 +86,15 @@ def equal(first: Bag, second: Bag) -> bool:
 @given(LABELS, st.integers(1, 6), st.integers(0, 99))
 def test_every_image_is_in_a_bag(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
     bags = drawn(labels, images_per_bag, seed)
-    assert set(bags.index[bags.present].tolist()) == set(range(len(labels)))
+    assert set(bags.rows[bags.present].tolist()) == set(range(len(labels)))
 
 
 @given(LABELS, st.integers(1, 6), st.integers(0, 99))
 def test_a_bag_has_different_images_of_one_class(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
     bags = drawn(labels, images_per_bag, seed)
-    assert bags.index.shape == bags.present.shape == (len(bags.label), images_per_bag)
-    assert (labels[bags.index] == bags.label[:, None]).all()
-    for rows, real in zip(bags.index, bags.present, strict=True):
+    assert bags.rows.shape == bags.present.shape == (len(bags.label), images_per_bag)
+    assert (labels[bags.rows] == bags.label[:, None]).all()
+    for rows, real in zip(bags.rows, bags.present, strict=True):
         assert len(set(rows[real].tolist())) == real.sum() >= 1
 
 
@@ -114,20 +114,20 @@ def test_bags_are_those_of_one_class_after_the_other(labels: NDArray[np.int64], 
     parts = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
     order = rng.permutation(sum(-(-len(part) // images_per_bag) for part in parts))
     starts = np.concatenate([part[::images_per_bag] for part in parts])  # the first image of each bag
-    assert drawn(labels, images_per_bag, seed).index[:, 0].tolist() == starts[order].tolist()
+    assert drawn(labels, images_per_bag, seed).rows[:, 0].tolist() == starts[order].tolist()
 
 
 @given(LABELS, st.integers(1, 4), st.integers(0, 100))
 def test_the_seed_decides_the_bags(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
     first, second = drawn(labels, images_per_bag, seed), drawn(labels, images_per_bag, seed)
-    assert np.array_equal(first.index, second.index)
+    assert np.array_equal(first.rows, second.rows)
     assert np.array_equal(first.label, second.label)
     assert np.array_equal(first.present, second.present)
 
 
 def test_another_seed_draws_other_bags() -> None:
     labels = np.repeat(np.arange(3), 20)
-    assert not np.array_equal(drawn(labels, 2, 1).index, drawn(labels, 2, 2).index)
+    assert not np.array_equal(drawn(labels, 2, 1).rows, drawn(labels, 2, 2).rows)
 
 
 def test_classes_are_shuffled_among_each_other() -> None:
@@ -142,10 +142,10 @@ def test_duplicates_never_share_a_bag(
     numbers = st.lists(st.integers(-1, 5), min_size=len(labels), max_size=len(labels))
     groups = np.array(data.draw(numbers), np.int64)
     bags = draw_bags(labels, images_per_bag, np.random.default_rng(seed), groups=groups)
-    assert set(bags.index[bags.present].tolist()) == set(range(len(labels)))
-    assert (labels[bags.index] == bags.label[:, None]).all()
+    assert set(bags.rows[bags.present].tolist()) == set(range(len(labels)))
+    assert (labels[bags.rows] == bags.label[:, None]).all()
     assert len(bags.label) == count_bags(labels, images_per_bag, np.arange(len(labels)), groups)
-    for rows, real in zip(bags.index, bags.present, strict=True):
+    for rows, real in zip(bags.rows, bags.present, strict=True):
         assert real[0]
         members = rows[real].tolist()
         assert len(set(members)) == len(members)
@@ -156,10 +156,10 @@ def test_duplicates_never_share_a_bag(
 @given(LABELS, st.integers(1, 6), st.integers(0, 99))
 def test_without_duplicates_groups_change_nothing(labels: NDArray[np.int64], images_per_bag: int, seed: int) -> None:
     alone = draw_bags(labels, images_per_bag, np.random.default_rng(seed), groups=np.full(len(labels), -1))
-    assert np.array_equal(alone.index, drawn(labels, images_per_bag, seed).index)
+    assert np.array_equal(alone.rows, drawn(labels, images_per_bag, seed).rows)
     across = np.where(np.arange(len(labels)) == 0, 0, -1)  # the other of the group is a test image
     leaking = draw_bags(labels, images_per_bag, np.random.default_rng(seed), groups=across)
-    assert np.array_equal(leaking.index, alone.index)
+    assert np.array_equal(leaking.rows, alone.rows)
 
 
 def test_bags_are_padded_only_where_a_class_has_nothing_but_copies() -> None:
@@ -173,7 +173,7 @@ def test_bags_are_padded_only_where_a_class_has_nothing_but_copies() -> None:
 
 def test_each_image_once_keeps_the_order() -> None:
     bags = each_image_once(np.array([2, 0, 2]))
-    assert bags.index.tolist() == [[0], [1], [2]]
+    assert bags.rows.tolist() == [[0], [1], [2]]
     assert bags.label.tolist() == [2, 0, 2]
     assert bags.present.all()
 
@@ -200,7 +200,7 @@ def test_a_batch_has_the_shapes_of_the_legend() -> None:
     batches = BagBatches(bags, 2, NumberedInputs(boxes), None, seed=None)
     assert len(batches) == 2
     first = batches[0]
-    assert first.index.tolist() == [[0, 1], [2, 2]]
+    assert first.rows.tolist() == [[0, 1], [2, 2]]
     assert first.label.tolist() == [0, 1]
     assert first.boxes.shape == (2, 2, 4, 4)
     assert first.images is not None
@@ -339,7 +339,7 @@ def test_bags_move_as_a_whole() -> None:
     bag = BagBatches(each_image_once(np.zeros(2, np.int64)), 2, NumberedInputs(Boxes(found([1, 1]))), None, None)[0]
     moved = bag.to("meta")
     assert moved.images is not None
-    assert {moved.index.device.type, moved.boxes.device.type, moved.images.device.type} == {"meta"}
+    assert {moved.rows.device.type, moved.boxes.device.type, moved.images.device.type} == {"meta"}
     assert {moved.label.device.type, moved.mask.device.type} == {"meta"}
 
 

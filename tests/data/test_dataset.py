@@ -13,13 +13,14 @@ from somnet.data.dataset import describe, make_inputs, open_dataset
 from somnet.data.transforms import to_square
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
+from somnet.system.compute import Compute
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
 
 
 def test_training_and_held_out_images_are_told_apart(data: Path, tiny: "Tiny") -> None:
-    found = open_dataset(data, tiny.config(), workers=1)
+    found = open_dataset(data, tiny.config(), Compute(workers=1))
     assert found.classes == ("=birch", "ash", "oak, red")
     assert np.bincount(found.train.labels).tolist() == [6, 6, 6]
     assert found.test is not None
@@ -30,13 +31,13 @@ def test_training_and_held_out_images_are_told_apart(data: Path, tiny: "Tiny") -
 def test_val_stands_in_for_test_and_is_not_trained_on(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
     web = photos.fill(tmp_path / "web", train=2, test=1)
     (web / "test").rename(web / "val")
-    found = open_dataset(web, tiny.config(), workers=1)
+    found = open_dataset(web, tiny.config(), Compute(workers=1))
     assert (len(found.train), len(found.test or ())) == (6, 3)
 
 
 def test_the_fingerprint_knows_names_labels_and_content(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
     def fingerprint() -> str:
-        return open_dataset(web, tiny.config(), workers=1).fingerprint()
+        return open_dataset(web, tiny.config(), Compute(workers=1)).fingerprint()
 
     web = photos.fill(tmp_path / "web", train=2, test=1)
     first = fingerprint()
@@ -58,7 +59,7 @@ def test_what_was_found_is_said(photos: "Photos", tiny: "Tiny", tmp_path: Path) 
     photos.picture(0, 9).save(web / "test" / "new" / "0.png")
     for number in range(7):
         (web / "train" / "b" / f"bad{number}.jpg").write_text("no picture")
-    said = "\n".join(describe(open_dataset(web, tiny.config(), workers=1), images_per_bag=2))
+    said = "\n".join(describe(open_dataset(web, tiny.config(), Compute(workers=1)), images_per_bag=2))
     assert "3 classes" in said
     assert "train: 3 images, 1 to 2 a class" in said
     assert "test: 3 images" in said
@@ -74,7 +75,7 @@ def test_a_manifest_without_training_images_is_refused(photos: "Photos", tiny: "
     photos.picture(0, 0).save(tmp_path / "a.png")
     (tmp_path / "metadata.csv").write_text("file_name,label,split\na.png,a,test\n")
     with pytest.raises(DataError, match="no training images"):
-        open_dataset(tmp_path, tiny.config(), workers=1)
+        open_dataset(tmp_path, tiny.config(), Compute(workers=1))
 
 
 def test_images_of_an_unknown_split_are_counted_and_named(
@@ -85,7 +86,7 @@ def test_images_of_an_unknown_split_are_counted_and_named(
     splits = ("train", "Train", "train", "TRAIN", "dev", "fold 2")
     rows = [f"{number}.png,{'ab'[number % 2]},{split}" for number, split in enumerate(splits)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,label,split", *rows]))
-    assert len(open_dataset(tmp_path, tiny.config(), workers=1).train) == 4
+    assert len(open_dataset(tmp_path, tiny.config(), Compute(workers=1)).train) == 4
     assert "left out: 2 images of a split that is none of train, val, test: dev, fold 2" in caplog.text
 
 
@@ -93,9 +94,9 @@ def test_maps_are_computed_once_and_are_those_of_the_trunk(
     data: Path, tiny: "Tiny", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny.config()
-    part = open_dataset(data, config, workers=1).train
+    part = open_dataset(data, config, Compute(workers=1)).train
     network = Network(config.model, 3).eval()
-    inputs = make_inputs(part, network, config, device="cpu", workers=0)
+    inputs = make_inputs(part, network, config.model.imgsz, Compute(workers=0))
     assert isinstance(inputs, CachedInputs)
     pixels, boxes, mask = PixelInputs(part.index, inputs.boxes, 64)(4, None)
     with torch.no_grad():
@@ -105,13 +106,13 @@ def test_maps_are_computed_once_and_are_those_of_the_trunk(
     assert torch.equal(got_boxes, boxes)
     assert torch.equal(got_mask, mask)
     monkeypatch.setattr(network, "prepare", lambda _: pytest.fail("computed again"))
-    make_inputs(part, network, config, device="cpu", workers=0)
+    make_inputs(part, network, config.model.imgsz, Compute(workers=0))
 
 
 def test_without_a_frozen_trunk_the_inputs_are_pixels(data: Path, tiny: "Tiny") -> None:
     config = tiny.config(**{"method": "plain", "model.freeze": "none"})
-    part = open_dataset(data, config, workers=1).train
-    inputs = make_inputs(part, Network(config.model, 3), config, device="cpu", workers=0)
+    part = open_dataset(data, config, Compute(workers=1)).train
+    inputs = make_inputs(part, Network(config.model, 3), config.model.imgsz, Compute(workers=0))
     plain, augmented = inputs(0, None)[0], inputs(0, 5)[0]
     assert plain.dtype == augmented.dtype == torch.uint8
     assert plain.shape == augmented.shape == (3, 64, 64)
@@ -129,9 +130,9 @@ def halves(count: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
 @pytest.mark.parametrize("freeze", ["trunk", "none"])
 def test_a_view_is_the_part_of_the_image_at_full_size(data: Path, tiny: "Tiny", freeze: str) -> None:
     config = tiny.config(**{"model.freeze": freeze})
-    part = open_dataset(data, config, workers=1).train
+    part = open_dataset(data, config, Compute(workers=1)).train
     network = Network(config.model, 3).eval()
-    inputs = make_inputs(part, network, config, device="cpu", workers=0, views=halves(len(part)))
+    inputs = make_inputs(part, network, config.model.imgsz, Compute(workers=0), views=halves(len(part)))
     for row, box in ((0, (0, 0, 64, 64)), (4, (0, 0, 32, 64))):
         seen, boxes, mask = inputs(row, None)
         cut = to_square(Image.open(part.index.path(row)).convert("RGB").crop(box), 64)
@@ -146,11 +147,11 @@ def test_maps_of_views_and_of_whole_images_are_kept_apart(
     data: Path, tiny: "Tiny", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny.config()
-    part = open_dataset(data, config, workers=1).train
+    part = open_dataset(data, config, Compute(workers=1)).train
     network = Network(config.model, 3).eval()
-    whole = make_inputs(part, network, config, device="cpu", workers=0)
-    views = make_inputs(part, network, config, device="cpu", workers=0, views=halves(len(part)))
+    whole = make_inputs(part, network, config.model.imgsz, Compute(workers=0))
+    views = make_inputs(part, network, config.model.imgsz, Compute(workers=0), views=halves(len(part)))
     assert torch.equal(whole(0, None)[0], views(0, None)[0])
     assert not torch.equal(whole(4, None)[0], views(4, None)[0])
     monkeypatch.setattr(network, "prepare", lambda _: pytest.fail("computed again"))
-    make_inputs(part, network, config, device="cpu", workers=0, views=halves(len(part)))
+    make_inputs(part, network, config.model.imgsz, Compute(workers=0), views=halves(len(part)))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from somnet.data.dataset import Part
 from somnet.data.proposals import Scan
 from somnet.data.sources import open_source
 from somnet.errors import DataError
@@ -81,8 +82,8 @@ def test_verified_labels_are_known_truth(tmp_path: Path) -> None:
     scan = Scan(none, sizes, boxes, np.zeros(5, np.int64), none, none)
     good = pa.table({"label_score": [0.9, 0.1, 0.0, 0.2, 0.8]})  # the third is unknown and does not count
     bad = pa.table({"label_score": [0.1, 0.9, 1.0, 0.8, 0.2]})
-    assert against_truth(good, index, scan).auroc == 1.0
-    assert against_truth(bad, index, scan).auroc == 0.0
+    assert against_truth(good, Part(index, scan, np.full(5, -1))).auroc == 1.0
+    assert against_truth(bad, Part(index, scan, np.full(5, -1))).auroc == 0.0
 
 
 def test_verified_images_that_are_not_listed_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

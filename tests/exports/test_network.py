@@ -21,8 +21,8 @@ import somnet
 from somnet.data.decode import read_picture
 from somnet.data.transforms import to_square
 from somnet.errors import ExportError, RunError
-from somnet.runs.checkpoint import LAST
 from somnet.runs.run import Run
+from somnet.system.folders import LAST
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Photos, Tiny

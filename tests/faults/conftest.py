@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.system.folders import LAST
 from tests.faults.disturbed import Ended, Fault, Moment, somnet_process
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 
 from somnet.config import load_config
 from somnet.errors import ConfigError
-from somnet.runs.checkpoint import LAST, load_checkpoint, save_checkpoint
+from somnet.runs.checkpoint import load_checkpoint, save_checkpoint
+from somnet.system.folders import LAST
 from tests.faults.mutations import mutated, nested, safetensors
 
 if TYPE_CHECKING:

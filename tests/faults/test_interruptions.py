@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.system.folders import LAST
 from tests.faults.conftest import Result, Training, Undisturbed
 from tests.faults.disturbed import Ended, Fault, FullDisk, ReadOnly, Signal, TornWrite, draw_moments
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ from torch import Tensor
 
 import somnet
 from somnet.core.memory import SelfOrganizingMemory
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.errors import SomnetError
+from somnet.methods.base import Step
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny, Toy
@@ -43,9 +45,10 @@ def spoil_losses(value: float) -> "Spoil":
     def spoil(made: "Toy", patch: pytest.MonkeyPatch, bad: "Turns") -> None:
         step, turns = made.method.step, cycle(bad)
 
-        def wrapped(bag: Bag, phase: Phase) -> Losses:
-            losses = step(bag, phase)
-            return {name: loss + value for name, loss in losses.items()} if next(turns) else losses
+        def wrapped(batch: BagBatch, phase: Phase) -> Step:
+            result = step(batch, phase)
+            bad = {name: loss + value for name, loss in result.losses.items()}
+            return replace(result, losses=bad) if next(turns) else result
 
         patch.setattr(made.method, "step", wrapped)
 
@@ -53,7 +56,7 @@ def spoil_losses(value: float) -> "Spoil":
 
 
 def spoil_gradients(value: float) -> "Spoil":
-    """The loss is a number, its gradient is none: a root at 0 is enough for that."""
+    """The loss is finite, its gradient is not: a root at 0 is enough for that."""
 
     def spoil(made: "Toy", _: pytest.MonkeyPatch, bad: "Turns") -> None:
         for group in made.method.param_groups():
@@ -71,10 +74,10 @@ def spoil_inputs(value: float) -> "Spoil":
     def spoil(made: "Toy", patch: pytest.MonkeyPatch, bad: "Turns") -> None:
         step, turns = made.method.step, cycle(bad)
 
-        def wrapped(bag: Bag, phase: Phase) -> Losses:
-            if bag.images is not None and next(turns):
-                bag.images[0] = value
-            return step(bag, phase)
+        def wrapped(batch: BagBatch, phase: Phase) -> Step:
+            if len(batch.images) and next(turns):
+                batch.images[0] = value
+            return step(batch, phase)
 
         patch.setattr(made.method, "step", wrapped)
 
@@ -163,7 +166,7 @@ def test_data_from_which_little_can_be_learnt(
 ) -> None:
     said = make(photos, tmp_path / "web")
     config = tiny.config("somnet+", **{"train.epochs": 6})
-    run = somnet.train(tmp_path / "web", config, out=tmp_path / "run", workers=0, report=False)
+    run = somnet.train(tmp_path / "web", config, out=tmp_path / "run", workers=0)
     assert re.search(said, caplog.text, re.DOTALL)
     table = run.scores()
     for name in ("predicted_score", "label_score", "background_score", "roi_weight", "d_score", "r_score", "a_score"):

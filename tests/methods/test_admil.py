@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from somnet.core.losses import classification_loss
-from somnet.core.types import Bag
+from somnet.core.types import BagBatch
 from somnet.methods.admil import Admil, GatedAttention
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def with_attention(toy: "MakeToy", rois: Tensor, monkeypatch: pytest.MonkeyPatch
     return method.eval()
 
 
-def bag_of(images: int, boxes: int, label: int) -> Bag:
+def bag_of(images: int, boxes: int, label: int) -> BagBatch:
     mask = torch.ones(1, images, boxes, dtype=torch.bool)
     places = torch.rand(1, images, boxes, 4)
-    return Bag(torch.arange(images)[None], torch.tensor([label]), places, mask, torch.zeros(images, 1))
+    return BagBatch(torch.arange(images)[None], torch.tensor([label]), places, mask, torch.zeros(images, 1))
 
 
 def test_the_loss_is_that_of_the_weighted_bag(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,16 +65,16 @@ def test_the_loss_is_that_of_the_weighted_bag(toy: "MakeToy", monkeypatch: pytes
     share = STRONG / (STRONG + 1)
     x = share * ROIS[0, 0] + (1 - share) * ROIS[0, 1]  # the classifier gives it as its logits
     expected = classification_loss(torch.tensor([[float(x[0]), float(x[1]), 0.0]]), torch.tensor([1]))
-    loss = method.step(bag_of(2, 1, label=1), method.plan()[0])["cls"]
+    loss = method.step(bag_of(2, 1, label=1), method.plan()[0]).losses["cls"]
     assert float(loss.detach()) == pytest.approx(float(expected))
 
 
 def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole image is ROI 1 here, the region ROI 0: the region has more weight."""
     method = with_attention(toy, ROIS[:, [1, 0]], monkeypatch)
-    bag = bag_of(1, 2, label=0)
+    batch = bag_of(1, 2, label=0)
     with torch.no_grad():
-        seen = method.inspect(bag)
+        seen = method.inspect(batch)
     share = STRONG / (STRONG + 1)
     assert seen.weights[0].tolist() == pytest.approx([1 - share, share])
     assert seen.best.tolist() == [1]
@@ -86,8 +86,8 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_bag_of_one_is_the_network_alone(toy: "MakeToy") -> None:
     made = toy("admil")
-    bag = made.batches(1)[0]
-    alone = Bag(bag.index, bag.label, bag.boxes[:, :, :1], bag.mask[:, :, :1], bag.images)
+    batch = made.batches(1)[0]
+    alone = BagBatch(batch.rows, batch.label, batch.boxes[:, :, :1], batch.mask[:, :, :1], batch.images)
     with torch.no_grad():
         seen = made.method.eval().inspect(alone)
         assert torch.allclose(seen.probabilities, made.method.predict(made.maps).softmax(dim=1), atol=1e-6)

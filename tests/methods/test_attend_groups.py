@@ -68,25 +68,25 @@ def test_a_bag_is_the_mean_of_its_images(toy: "MakeToy") -> None:
     made, method = made_of(toy)
     with torch.no_grad():
         method.detector.mul_(100)
-        bag = made.batches(2)[0]
+        batch = made.batches(2)[0]
         maps = method.network.maps(made.maps)
         features = attended(maps, place_weights(maps, method.detector, 0.1))  # (n, F)
-        lonely = bag.label == 2
-        assert bag.mask[..., 0].sum(dim=1)[lonely].tolist() == [1]
-        means = features[bag.index].mean(dim=1)  # padding repeats the lonely image
-        expected = classification_loss(method.network.classifier(means), bag.label)
-        loss = method.step(bag, method.plan()[0])["cls"]
+        lonely = batch.label == 2
+        assert batch.mask[..., 0].sum(dim=1)[lonely].tolist() == [1]
+        means = features[batch.rows].mean(dim=1)  # padding repeats the lonely image
+        expected = classification_loss(method.network.classifier(means), batch.label)
+        loss = method.step(batch, method.plan()[0]).losses["cls"]
     assert float(loss) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_the_label_score_is_of_the_attended_places(toy: "MakeToy") -> None:
     made, method = made_of(toy)
-    bag = made.batches(1)[0]
+    batch = made.batches(1)[0]
     with torch.no_grad():
         method.detector.mul_(1000)
-        seen = method.inspect(bag)
+        seen = method.inspect(batch)
         assert not torch.allclose(seen.probabilities, method.predict(made.maps).softmax(dim=1), atol=1e-4)
-    assert torch.equal(seen.label_score, seen.probabilities[torch.arange(10), bag.label])
+    assert torch.equal(seen.label_score, seen.probabilities[torch.arange(10), batch.label])
 
 
 def test_settings_are_taken(toy: "MakeToy") -> None:

@@ -4,16 +4,15 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from somnet.core.types import Bag, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.errors import ConfigError
-from somnet.methods.base import Method
-from somnet.methods.registry import METHODS, find_method
+from somnet.methods.base import Method, find_method
+from somnet.methods.registry import METHODS
 from somnet.runs.run import build_method
 from somnet.training.optim import enter_phase, make_optimizer
 
@@ -33,7 +32,7 @@ def toy_of_each(request: pytest.FixtureRequest, toy: "MakeToy") -> "Toy":
     return toy(method, **more)
 
 
-def phases(toy: "Toy") -> list[tuple[Phase, Bag]]:
+def phases(toy: "Toy") -> list[tuple[Phase, BagBatch]]:
     """Each phase with a bag for it, the method prepared as the loop does it."""
     return [
         (phase, toy.batches(phase.images_per_bag, phase.needs_images)[0]) for phase in toy.method.plan() if phase.epochs
@@ -49,20 +48,20 @@ def prepare(toy: "Toy", phase: Phase, optimizer: torch.optim.Optimizer | None = 
     toy.method.train()
 
 
-def losses_of(method: Method, bag: Bag, phase: Phase) -> dict[str, float]:
+def losses_of(method: Method, batch: BagBatch, phase: Phase) -> dict[str, float]:
     """A step from the same state and the same random numbers each time, as the loop has it."""
     state = {name: tensor.clone() for name, tensor in method.state_dict().items()}
     torch.manual_seed(0)
-    losses = {name: float(loss.detach()) for name, loss in method.step(bag, phase).items()}
+    losses = {name: float(loss.detach()) for name, loss in method.step(batch, phase).losses.items()}
     method.load_state_dict(state)
     return losses
 
 
-def padded(bag: Bag, count: int = 3) -> Bag:
+def padded(batch: BagBatch, count: int = 3) -> BagBatch:
     """The same bags with boxes that are not there, at places that a real box could have."""
-    places = torch.tensor([0.1, 0.2, 0.7, 0.9]).expand(*bag.boxes.shape[:2], count, 4)
-    absent = torch.zeros(*bag.mask.shape[:2], count, dtype=torch.bool)
-    return replace(bag, boxes=torch.cat([bag.boxes, places], dim=2), mask=torch.cat([bag.mask, absent], dim=2))
+    places = torch.tensor([0.1, 0.2, 0.7, 0.9]).expand(*batch.boxes.shape[:2], count, 4)
+    absent = torch.zeros(*batch.mask.shape[:2], count, dtype=torch.bool)
+    return replace(batch, boxes=torch.cat([batch.boxes, places], dim=2), mask=torch.cat([batch.mask, absent], dim=2))
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 5, 12])
@@ -92,9 +91,9 @@ def test_groups_hold_each_trained_parameter_once(toy_of_each: "Toy") -> None:
 def test_a_step_trains_what_the_phase_names_and_nothing_else(toy_of_each: "Toy") -> None:
     toy = toy_of_each
     optimizer = make_optimizer(toy.method, toy.config.train)
-    for phase, bag in phases(toy):
+    for phase, batch in phases(toy):
         prepare(toy, phase, optimizer)
-        losses = toy.method.step(bag, phase)
+        losses = toy.method.step(batch, phase).losses
         assert losses
         for loss in losses.values():
             assert loss.shape == ()
@@ -113,10 +112,10 @@ def test_a_step_trains_what_the_phase_names_and_nothing_else(toy_of_each: "Toy")
         assert all(p.grad is None for p in toy.method.network.trunk.parameters())
 
 
-def gradients_of(toy: "Toy", bag: Bag, phase: Phase, share: float) -> list[torch.Tensor]:
+def gradients_of(toy: "Toy", batch: BagBatch, phase: Phase, share: float) -> list[torch.Tensor]:
     """Of a part of a batch, as it counts in the whole."""
     torch.manual_seed(0)
-    losses = toy.method.step(bag, phase)
+    losses = toy.method.step(batch, phase).losses
     total = sum(loss / share if name in toy.method.summed else loss for name, loss in losses.items())
     assert isinstance(total, torch.Tensor)
     parameters = [p for p in toy.method.parameters() if p.requires_grad]
@@ -128,40 +127,40 @@ def test_a_divisible_method_learns_the_same_from_the_parts_of_a_batch(toy_of_eac
     toy = toy_of_each
     optimizer = make_optimizer(toy.method, toy.config.train)
     equal = []
-    for phase, bag in phases(toy):
+    for phase, batch in phases(toy):
         prepare(toy, phase, optimizer)
-        cut = len(bag.label) // 3
-        parts = [part_of(bag, slice(cut)), part_of(bag, slice(cut, None))]
-        shares = [toy.method.count(part) / toy.method.count(bag) for part in parts]
-        whole = gradients_of(toy, bag, phase, 1.0)
+        cut = len(batch.label) // 3
+        parts = [part_of(batch, slice(cut)), part_of(batch, slice(cut, None))]
+        shares = [toy.method.count(part) / toy.method.count(batch) for part in parts]
+        whole = gradients_of(toy, batch, phase, 1.0)
         first, second = (gradients_of(toy, part, phase, share) for part, share in zip(parts, shares, strict=True))
         equal += [torch.allclose(a + b, c, atol=1e-5) for a, b, c in zip(first, second, whole, strict=True)]
     assert all(equal) == toy.method.divisible
 
 
-def part_of(bag: Bag, some: slice) -> Bag:
-    images = (
-        None if bag.images is None else bag.images.view(*bag.index.shape, *bag.images.shape[1:])[some].flatten(0, 1)
-    )
-    return Bag(bag.index[some], bag.label[some], bag.boxes[some], bag.mask[some], images)
+def part_of(batch: BagBatch, some: slice) -> BagBatch:
+    images = batch.images
+    if len(images):
+        images = images.view(*batch.rows.shape, *images.shape[1:])[some].flatten(0, 1)
+    return BagBatch(batch.rows[some], batch.label[some], batch.boxes[some], batch.mask[some], images)
 
 
 def test_padding_changes_no_loss(toy_of_each: "Toy") -> None:
-    for phase, bag in phases(toy_of_each):
+    for phase, batch in phases(toy_of_each):
         prepare(toy_of_each, phase)
-        plain, more = (losses_of(toy_of_each.method, b, phase) for b in (bag, padded(bag)))
+        plain, more = (losses_of(toy_of_each.method, b, phase) for b in (batch, padded(batch)))
         assert more == pytest.approx(plain, rel=1e-5)
 
 
 def test_an_image_that_only_fills_up_a_bag_changes_no_loss(toy_of_each: "Toy") -> None:
-    for phase, bag in phases(toy_of_each):
-        absent = ~bag.mask.any(dim=2).flatten()  # (I,)
-        if phase.images_per_bag == 1 or bag.images is None:
+    for phase, batch in phases(toy_of_each):
+        absent = ~batch.mask.any(dim=2).flatten()  # (I,)
+        if phase.images_per_bag == 1 or batch.images is None:
             continue
         assert absent.any()  # the class of one image
         prepare(toy_of_each, phase)
-        other = replace(bag, images=torch.where(absent[:, None, None, None], bag.images + 5, bag.images))
-        first, second = (losses_of(toy_of_each.method, b, phase) for b in (bag, other))
+        other = replace(batch, images=torch.where(absent[:, None, None, None], batch.images + 5, batch.images))
+        first, second = (losses_of(toy_of_each.method, b, phase) for b in (batch, other))
         assert first == pytest.approx(second)
 
 
@@ -169,10 +168,10 @@ def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
     for phase, _ in phases(toy_of_each):
         prepare(toy_of_each, phase)
     toy_of_each.method.eval()
-    bag = toy_of_each.batches(1)[0]
-    assert not bag.mask.all()
+    batch = toy_of_each.batches(1)[0]
+    assert not batch.mask.all()
     with torch.no_grad():
-        seen, with_padding = toy_of_each.method.inspect(bag), toy_of_each.method.inspect(padded(bag))
+        seen, with_padding = toy_of_each.method.inspect(batch), toy_of_each.method.inspect(padded(batch))
     count = len(toy_of_each.labels)
     assert seen.probabilities.shape == (count, 3)
     assert torch.allclose(seen.probabilities.sum(dim=1), torch.ones(count))
@@ -181,8 +180,8 @@ def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
         assert ((score >= 0) & (score <= 1)).all()
     assert torch.allclose(seen.weights.sum(dim=1), torch.ones(count))
     assert (seen.weights >= 0).all()
-    assert (seen.weights[~bag.mask[:, 0]] == 0).all()
-    assert bag.mask[:, 0].gather(1, seen.best[:, None]).all()  # a box that is there
+    assert (seen.weights[~batch.mask[:, 0]] == 0).all()
+    assert batch.mask[:, 0].gather(1, seen.best[:, None]).all()  # a box that is there
     assert (seen.weights.gather(1, seen.best[:, None]) > 0).all()  # and that was kept
     assert torch.equal(with_padding.best, seen.best)
     assert all(value.shape == seen.weights.shape for value in seen.details.values())
@@ -190,37 +189,36 @@ def test_inspection_is_made_of_probabilities(toy_of_each: "Toy") -> None:
     assert torch.allclose(with_padding.label_score, seen.label_score, atol=1e-6)
 
 
-def test_a_skipped_step_leaves_nothing_to_the_next_phase(toy_of_each: "Toy") -> None:
+def test_a_step_leaves_nothing_behind_but_what_it_returns(toy_of_each: "Toy") -> None:
+    """A step that is skipped, as its loss is NaN, must have changed nothing; and nothing may hide on `self`."""
     method = toy_of_each.method
-    for (earlier, skipped), (phase, bag) in pairwise(phases(toy_of_each)):
-        prepare(toy_of_each, earlier)
-        method.step(skipped, earlier)  # its loss is no number, so that after_step() is not called
+    for phase, batch in phases(toy_of_each):
         prepare(toy_of_each, phase)
         before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-        found = []
-        for _ in range(2):  # with the skipped step in between, and without
-            method.load_state_dict(before)
-            torch.manual_seed(0)
-            method.step(bag, phase)
-            method.after_step()
-            found.append({name: tensor.clone() for name, tensor in method.state_dict().items()})
-        assert all(torch.allclose(tensor, found[1][name]) for name, tensor in found[0].items())
+        own = {module: dict(vars(module)) for module in method.modules()}
+        method.step(batch, phase)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
+        for module, attributes in own.items():
+            assert vars(module).keys() == attributes.keys()
+            changed = [name for name, value in vars(module).items() if value is not attributes[name]]
+            assert changed in ([], ["training"])  # a teacher is put into evaluation mode
 
 
 def test_the_state_dict_holds_all_that_was_learnt(toy_of_each: "Toy") -> None:
     toy = toy_of_each
     optimizer = make_optimizer(toy.method, toy.config.train)
-    for phase, bag in phases(toy):
+    for phase, batch in phases(toy):
         prepare(toy, phase, optimizer)
-        torch.autograd.backward(torch.stack(list(toy.method.step(bag, phase).values())).sum())
+        step = toy.method.step(batch, phase)
+        torch.autograd.backward(torch.stack(list(step.losses.values())).sum())
         optimizer.step()
-        toy.method.after_step()
+        toy.method.after_step(step.pending)
     twin = build_method(toy.config.with_settings({"seed": 7}), toy.labels, classes=3)
-    bag = toy.batches(1)[0]
+    batch = toy.batches(1)[0]
     with torch.no_grad():
-        assert not torch.equal(twin.eval().inspect(bag).probabilities, toy.method.eval().inspect(bag).probabilities)
+        assert not torch.equal(twin.eval().inspect(batch).probabilities, toy.method.eval().inspect(batch).probabilities)
         twin.load_state_dict(toy.method.state_dict())
-        first, second = toy.method.inspect(bag), twin.inspect(bag)
+        first, second = toy.method.inspect(batch), twin.inspect(batch)
     assert torch.equal(first.probabilities, second.probabilities)
     assert torch.equal(first.label_score, second.label_score)
     assert torch.equal(first.weights, second.weights)

@@ -133,10 +133,10 @@ def test_each_stage_adds_a_group(toy: "MakeToy") -> None:
 
 def test_what_is_not_clean_counts_half(toy: "MakeToy") -> None:
     made, method = with_groups(toy, **{"curriculumnet.noisy_weight": 0.25})
-    bag = made.batches(1)[0]
+    batch = made.batches(1)[0]
     with torch.no_grad():
-        loss = method.step(bag, method.plan()[-1])["cls"]
-        each = torch.nn.functional.cross_entropy(method.predict(made.maps), bag.label, reduction="none")
+        loss = method.step(batch, method.plan()[-1]).losses["cls"]
+        each = torch.nn.functional.cross_entropy(method.predict(made.maps), batch.label, reduction="none")
     weight = torch.where(method.group == 0, 1.0, 0.25)
     assert float(loss) == pytest.approx(float((weight * each).sum() / 10), rel=1e-5)
 

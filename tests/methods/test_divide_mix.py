@@ -91,9 +91,9 @@ def test_images_are_divided_by_their_losses(toy: "MakeToy") -> None:
 @pytest.mark.parametrize(("clean", "absent"), [(1.0, "unlabelled"), (0.0, "labelled")])
 def test_a_set_may_be_empty(toy: "MakeToy", clean: float, absent: str) -> None:
     made = toy("divide-mix", **{"train.epochs": 8})
-    method, bag = divide_mix(made), made.batches(1)[0]
+    method, batch = divide_mix(made), made.batches(1)[0]
     method.clean.fill_(clean)
-    losses = method.step(bag, method.plan()[-1])
+    losses = method.step(batch, method.plan()[-1]).losses
     assert set(losses) == {"labelled", "unlabelled", "balance"}
     assert float(losses[absent].detach()) == 0.0
     assert all(math.isfinite(float(loss.detach())) for loss in losses.values())
@@ -102,12 +102,15 @@ def test_a_set_may_be_empty(toy: "MakeToy", clean: float, absent: str) -> None:
 
 def test_pixels_are_mixed_as_numbers(toy: "MakeToy") -> None:
     made = toy("divide-mix", **{"train.epochs": 8, "model.freeze": "none"})
-    method, bag = divide_mix(made), made.batches(1)[0]
-    assert bag.images is not None
+    method, batch = divide_mix(made), made.batches(1)[0]
     seen = []
     method.network.tail.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    pixels = torch.randint(0, 256, bag.images.shape, dtype=torch.uint8)
-    losses = method.train().step(type(bag)(bag.index, bag.label, bag.boxes, bag.mask, pixels), method.plan()[-1])
+    pixels = torch.randint(0, 256, batch.images.shape, dtype=torch.uint8)
+    losses = (
+        method.train()
+        .step(type(batch)(batch.rows, batch.label, batch.boxes, batch.mask, pixels), method.plan()[-1])
+        .losses
+    )
     assert all(math.isfinite(float(loss.detach())) for loss in losses.values())
     normal = method.network.normalise(pixels)
     guessed, mixed = seen

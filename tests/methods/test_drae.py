@@ -121,9 +121,9 @@ def test_the_last_phase_trains_on_the_rest(toy: "MakeToy", tmp_path: Path, monke
     seen: dict[str, set[int]] = {"features": set(), "train": set()}
     step = made.method.step
 
-    def watched(bag, phase):  # type: ignore[no-untyped-def]
-        seen[phase.name] |= set(bag.index.flatten().tolist())
-        return step(bag, phase)
+    def watched(batch, phase):  # type: ignore[no-untyped-def]
+        seen[phase.name] |= set(batch.rows.flatten().tolist())
+        return step(batch, phase)
 
     monkeypatch.setattr(made.method, "step", watched)
     made.trainer(tmp_path).run()
@@ -143,7 +143,7 @@ def test_the_last_phase_is_plain_training_of_a_fresh_network(
     def watched(*arguments: object) -> None:
         enter(*arguments)  # type: ignore[arg-type]
         entered.append({name: value.clone() for name, value in made.method.network.state_dict().items()})
-        assert not trainer.optimizer.state
+        assert not trainer.stepper.optimizer.state
 
     monkeypatch.setattr(trainer, "_enter", watched)
     trainer.run()

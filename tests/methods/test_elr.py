@@ -45,12 +45,12 @@ def test_each_step_moves_the_targets_of_its_images_alone(toy: "MakeToy") -> None
     made = toy("elr")
     method = made.method
     assert isinstance(method, EarlyLearning)
-    bag = made.batches(1)[0]
-    first = replace(bag, index=bag.index[:4], label=bag.label[:4], boxes=bag.boxes[:4], mask=bag.mask[:4])
-    first = replace(first, images=None if bag.images is None else bag.images[:4])
-    method.step(first, method.plan()[0])
-    assert float(method.targets.get(torch.arange(10)).sum()) == 0.0  # until the loss is known to be a number
-    method.after_step()
+    batch = made.batches(1)[0]
+    first = replace(batch, rows=batch.rows[:4], label=batch.label[:4], boxes=batch.boxes[:4], mask=batch.mask[:4])
+    first = replace(first, images=batch.images[:4])
+    step = method.step(first, method.plan()[0])
+    assert float(method.targets.get(torch.arange(10)).sum()) == 0.0  # until the loss is known to be finite
+    method.after_step(step.pending)
     sums = method.targets.get(torch.arange(10)).sum(dim=1)
     assert sums[:4].tolist() == pytest.approx([0.3] * 4, rel=1e-4)
     assert sums[4:].tolist() == [0.0] * 6

@@ -45,22 +45,21 @@ def test_half_of_the_labels_become_a_neighbours() -> None:
 
 def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     made = toy("mlnt", **{"mlnt.copies": 1, "mlnt.strength": 2.0, "mlnt.inner_lr": 0.5})
-    method, bag = mlnt(made), made.batches(1)[0]
-    wrong = (bag.label + 1) % 3
+    method, batch = mlnt(made), made.batches(1)[0]
+    wrong = (batch.label + 1) % 3
     monkeypatch.setattr("somnet.methods.mlnt.synthetic_labels", lambda label, neighbours: wrong)
-    assert bag.images is not None
     with torch.no_grad():
         method.teacher.classifier.bias.add_(torch.tensor([1.0, 0.0, -1.0]))
-        teacher = method.teacher(bag.images)
-    losses = method.train().step(bag, method.plan()[1])
+        teacher = method.teacher(batch.images)
+    losses = method.train().step(batch, method.plan()[1]).losses
     parameters = [p for p in method.network.parameters() if p.requires_grad]
     found = torch.autograd.grad(losses["meta"], parameters)
 
-    inner = torch.autograd.grad(cross_entropy(method.predict(bag.images), wrong), parameters)
+    inner = torch.autograd.grad(cross_entropy(method.predict(batch.images), wrong), parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, inner, strict=True):
             parameter.sub_(0.5 * gradient)
-    expected = 2.0 * divergence(teacher, method.predict(bag.images))
+    expected = 2.0 * divergence(teacher, method.predict(batch.images))
     assert float(losses["meta"].detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
     for one, other in zip(found, torch.autograd.grad(expected, parameters), strict=True):  # first order
         assert torch.allclose(one, other, atol=1e-5)
@@ -68,12 +67,16 @@ def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch:
 
 def test_a_single_image_has_no_neighbour(toy: "MakeToy") -> None:
     made = toy("mlnt")
-    bag = made.batches(1)[0]
-    assert bag.images is not None
+    batch = made.batches(1)[0]
     one = replace(
-        bag, index=bag.index[:1], label=bag.label[:1], boxes=bag.boxes[:1], mask=bag.mask[:1], images=bag.images[:1]
+        batch,
+        rows=batch.rows[:1],
+        label=batch.label[:1],
+        boxes=batch.boxes[:1],
+        mask=batch.mask[:1],
+        images=batch.images[:1],
     )
-    assert set(made.method.step(one, made.method.plan()[1])) == {"cls"}
+    assert set(made.method.step(one, made.method.plan()[1]).losses) == {"cls"}
 
 
 def test_the_teacher_follows(toy: "MakeToy") -> None:
@@ -82,20 +85,19 @@ def test_the_teacher_follows(toy: "MakeToy") -> None:
         method.teacher.classifier.bias.fill_(0.0)
         for value in (3.0, 6.0, 3.0):
             method.network.classifier.bias.fill_(value)
-            method.after_step()
+            method.after_step({})
     assert method.teacher.classifier.bias.tolist() == pytest.approx([3.0] * 3)  # mean of 0, 3, 6, 3
     method.steps.fill_(1000)
     with torch.no_grad():
         method.network.classifier.bias.fill_(4.0)
-    method.after_step()
-    momentum = method.config.mlnt.teacher
+    method.after_step({})
+    momentum = method.settings.teacher
     assert method.teacher.classifier.bias.tolist() == pytest.approx([3.0 * momentum + 4.0 * (1 - momentum)] * 3)
 
 
 def test_in_the_end_the_network_is_the_teacher(toy: "MakeToy", tmp_path: Path) -> None:
     made = toy("mlnt")
-    method, bag = mlnt(made), made.batches(1)[0]
-    assert bag.images is not None
+    method, batch = mlnt(made), made.batches(1)[0]
     made.trainer(tmp_path).run()
     with torch.no_grad():
-        assert torch.equal(method.eval().predict(bag.images), method.teacher(bag.images))
+        assert torch.equal(method.eval().predict(batch.images), method.teacher(batch.images))

@@ -56,47 +56,44 @@ def test_the_queue_forgets_the_oldest(toy: "MakeToy") -> None:
     method = mopro(toy("mopro", **{"mopro.queue": 3, "mopro.width": 2}))
     for batch in ([[1.0, 0.0], [2.0, 0.0]], [[3.0, 0.0], [4.0, 0.0]]):
         key = torch.tensor(batch)
-        method.latest = torch.ones(2, 2), key, torch.tensor([0, 1])
-        method.after_step()
+        method.after_step({"embedding": torch.ones(2, 2), "key": key, "label": torch.tensor([0, 1])})
     assert method.queue[:, 0].tolist() == [2.0, 3.0, 4.0]
-    method.latest = torch.ones(5, 2), torch.arange(10.0).view(5, 2), torch.zeros(5, dtype=torch.int64)
-    method.after_step()
+    keys, labels = torch.arange(10.0).view(5, 2), torch.zeros(5, dtype=torch.int64)
+    method.after_step({"embedding": torch.ones(5, 2), "key": keys, "label": labels})
     assert method.queue[:, 0].tolist() == [4.0, 6.0, 8.0]  # a batch may be larger than the queue
 
 
 def test_the_second_phase_corrects_labels(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     made = toy("mopro")
-    method, bag = mopro(made), made.batches(1)[0]
+    method, batch = mopro(made), made.batches(1)[0]
     certain = torch.eye(3)[2].expand(10, 3)  # all are of class 2
     monkeypatch.setattr("somnet.methods.mopro.believed", lambda logits, near: certain)
     used = {}
     for phase in method.plan():
-        method.step(bag, phase)
-        assert method.latest is not None
-        used[phase.name] = method.latest[2].tolist()
-    assert used == {"init": bag.label.tolist(), "correct": [2] * 10}
+        used[phase.name] = method.step(batch, phase).pending["label"].tolist()
+    assert used == {"init": batch.label.tolist(), "correct": [2] * 10}
 
 
-def test_nothing_moves_before_the_loss_is_known_to_be_a_number(toy: "MakeToy") -> None:
+def test_nothing_moves_before_the_loss_is_known_to_be_finite(toy: "MakeToy") -> None:
     made = toy("mopro")
-    method, bag = mopro(made), made.batches(1)[0]
+    method, batch = mopro(made), made.batches(1)[0]
     before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    method.step(bag, method.plan()[0])
+    step = method.step(batch, method.plan()[0])
     assert all(torch.equal(before[name], tensor) for name, tensor in method.state_dict().items())
-    method.after_step()
+    method.after_step(step.pending)
     moved = {name for name, tensor in method.state_dict().items() if not torch.equal(before[name], tensor)}
     assert moved == {"queue", "prototypes", "steps"}  # the network has not moved yet, nor what follows it
 
 
 def test_the_score_is_the_belief_in_the_label(toy: "MakeToy") -> None:
     made = toy("mopro")
-    method, bag = mopro(made), made.batches(1)[0]
+    method, batch = mopro(made), made.batches(1)[0]
     with torch.no_grad():
         method.network.classifier.weight.zero_()  # p = 1/3 each, and no prototypes yet: 1/3 each
-        assert method.eval().inspect(bag).label_score.tolist() == pytest.approx([1 / 3] * 10)
+        assert method.eval().inspect(batch).label_score.tolist() == pytest.approx([1 / 3] * 10)
         method.projection.weight.zero_()
         method.projection.bias.copy_(torch.eye(128)[0])
         method.prototypes[0, 0], method.prototypes[1:, 0] = 1.0, -1.0
-        score = method.inspect(bag).label_score
+        score = method.inspect(batch).label_score
     assert float(score[0]) == pytest.approx(0.5 / 3 + 0.5, abs=1e-4)
     assert float(score[9]) == pytest.approx(0.5 / 3, abs=1e-4)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from somnet.methods.entropy import divergence
-from somnet.methods.pencil import START, Pencil, label_gradient
+from somnet.methods.pencil import START, Pencil, PencilSettings, label_gradient
 from somnet.methods.sample_table import SampleTable
-from somnet.settings import PencilConfig
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -26,7 +25,7 @@ def pencil(made: "Toy") -> Pencil:
 
 def visit(label_logits: Tensor, p: Tensor, label: int) -> Tensor:
     """The label logits (1, C) after one more visit, at the default settings."""
-    settings = PencilConfig()
+    settings = PencilSettings()
     gradient = label_gradient(p, label_logits.softmax(dim=1), torch.tensor([label]), settings.alpha)
     return label_logits - settings.label_lr * gradient
 
@@ -63,7 +62,7 @@ def test_an_unsure_prediction_changes_no_label() -> None:
 
 
 def test_a_label_settles_between_prediction_and_given_label() -> None:
-    p, logits, alpha = torch.tensor([[0.1, 0.7, 0.2]]), torch.tensor([[START, 0.0, 0.0]]), PencilConfig().alpha
+    p, logits, alpha = torch.tensor([[0.1, 0.7, 0.2]]), torch.tensor([[START, 0.0, 0.0]]), PencilSettings().alpha
     for _ in range(50):
         logits = visit(logits, p, label=0)
     expected = [(0.1 + alpha) / (1 + alpha), 0.7 / (1 + alpha), 0.2 / (1 + alpha)]
@@ -95,23 +94,24 @@ def test_labels_start_as_given(toy: "MakeToy") -> None:
 
 def test_labels_move_in_the_second_stage_alone_and_after_the_step(toy: "MakeToy") -> None:
     made = toy("pencil")
-    method, bag, rows = pencil(made), made.batches(1)[0], torch.arange(10)
+    method, batch, rows = pencil(made), made.batches(1)[0], torch.arange(10)
     for phase in method.plan():
         before = method.label_logits.get(rows)
-        losses = method.step(bag, phase)
-        assert torch.equal(method.label_logits.get(rows), before)  # until the loss is known to be a number
-        method.after_step()
+        step = method.step(batch, phase)
+        assert torch.equal(method.label_logits.get(rows), before)  # until the loss is known to be finite
+        method.after_step(step.pending)
         assert torch.equal(method.label_logits.get(rows), before) == (phase.name != "correct")
         assert (
-            set(losses) == {"init": {"cls"}, "correct": {"divergence", "entropy"}, "final": {"divergence"}}[phase.name]
+            set(step.losses)
+            == {"init": {"cls"}, "correct": {"divergence", "entropy"}, "final": {"divergence"}}[phase.name]
         )
 
 
 def test_the_score_is_what_is_left_of_the_given_label(toy: "MakeToy") -> None:
     made = toy("pencil")
-    method, bag = pencil(made), made.batches(1)[0]
+    method, batch = pencil(made), made.batches(1)[0]
     method.label_logits.put(torch.tensor([0]), torch.tensor([[0.0, math.log(3), -100.0]]))
     with torch.no_grad():
-        score = method.eval().inspect(bag).label_score
+        score = method.eval().inspect(batch).label_score
     assert float(score[0]) == pytest.approx(0.25)
     assert float(score[1]) == pytest.approx(1 / (1 + 2 * math.exp(-START)))

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.errors import SomnetError, TrainingStopped
+from somnet.methods.base import Step
 from somnet.methods.registry import METHODS
-from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.system.folders import LAST
 from somnet.training.loop import Trainer
 
 if TYPE_CHECKING:
@@ -27,11 +30,11 @@ def count_steps(patch: pytest.MonkeyPatch, made: "Toy", stop: int | None = None)
     """The phase of each step that will be done; a signal comes during the step with the number `stop`."""
     step, done = made.method.step, list[str]()
 
-    def wrapped(bag: Bag, phase: Phase) -> Losses:
+    def wrapped(batch: BagBatch, phase: Phase) -> Step:
         done.append(phase.name)
         if len(done) == stop:
             signal.raise_signal(signal.SIGTERM)
-        return step(bag, phase)
+        return step(batch, phase)
 
     patch.setattr(made.method, "step", wrapped)
     return done
@@ -65,17 +68,17 @@ def test_an_interrupted_run_ends_like_any_other(
 
 def count_passes(patch: pytest.MonkeyPatch, trainer: Trainer, stop: int | None = None) -> list[int]:
     """The bags of each pass over the images that the method asks for; a signal comes within the pass number `stop`."""
-    bag_pass, passes = trainer._bag_pass, list[int]()
+    bag_pass, passes = trainer.bag_pass, list[int]()
 
-    def wrapped(images_per_bag: int) -> Iterator[Bag]:
+    def wrapped(images_per_bag: int) -> Iterator[BagBatch]:
         passes.append(0)
-        for bag in bag_pass(images_per_bag):
+        for batch in bag_pass(images_per_bag):
             passes[-1] += 1
-            yield bag
+            yield batch
             if len(passes) == stop:
                 signal.raise_signal(signal.SIGTERM)
 
-    patch.setattr(trainer, "_bag_pass", wrapped)
+    patch.setattr(trainer, "bag_pass", wrapped)
     return passes
 
 
@@ -131,12 +134,12 @@ def test_a_step_without_a_loss_leaves_no_trace(
     step = made.method.step
     nan = float("nan")
 
-    def spoilt(bag: Bag, phase: Phase) -> Losses:
+    def spoilt(batch: BagBatch, phase: Phase) -> Step:
         before = {key: tensor.clone() for key, tensor in made.method.state_dict().items()}
-        losses = step(bag, phase)
+        result = step(batch, phase)
         after = made.method.state_dict()
         assert [key for key in before if not torch.equal(before[key], after[key])] == []
-        return {key: loss * nan for key, loss in losses.items()}
+        return replace(result, losses={key: loss * nan for key, loss in result.losses.items()})
 
     monkeypatch.setattr(made.method, "step", spoilt)
     with pytest.raises(SomnetError, match="lower"):

@@ -19,7 +19,7 @@ from somnet.config import Config
 from somnet.data.bags import Boxes
 from somnet.data.proposals import Scan
 from somnet.runs.run import build_method
-from somnet.training.loop import Trainer
+from somnet.training.loop import Trainer, TrainingImages
 
 AGAINST_FLIPS = (
     "confident",
@@ -65,7 +65,7 @@ class Task:
         """Of a network that the method has trained, at the end."""
         config = Config(seed=1).with_settings({**SETTINGS, "method": method})
         made = build_method(config, self.given, CLASSES)
-        Trainer(made, config, self.given, self.inputs, self.boxes, out).run()
+        Trainer(made, config, TrainingImages(self.given, self.inputs, self.boxes), out).run()
         with torch.no_grad():
             predicted = made.eval().predict(self.test_maps).argmax(dim=1)
         return float((predicted == self.test_labels).float().mean())

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from somnet.core.memory import exact_ratios
-from somnet.core.types import Bag, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.methods.somnet import SomNet
 from somnet.training.optim import enter_phase, make_optimizer
 
@@ -40,11 +40,11 @@ def axes(*slots: int, width: int = 96) -> Tensor:
     return 3 * torch.eye(4, width)[list(slots)][None]
 
 
-def one_bag(label: int, *images: list[list[float]]) -> Bag:
+def one_bag(label: int, *images: list[list[float]]) -> BagBatch:
     """A bag of images with their boxes, without pixels."""
     boxes = torch.tensor(images)[None]  # (1, G, P, 4)
     mask = torch.ones(boxes.shape[:3], dtype=torch.bool)
-    return Bag(torch.arange(len(images))[None], torch.tensor([label]), boxes, mask, torch.zeros(len(images), 1))
+    return BagBatch(torch.arange(len(images))[None], torch.tensor([label]), boxes, mask, torch.zeros(len(images), 1))
 
 
 def feed(method: SomNet, rois: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,21 +85,21 @@ def test_each_ablation_drops_its_factor(toy: "MakeToy", field: str, weights: lis
 def test_the_image_of_another_cluster_gets_no_weight(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     """Two images, label 0: the first lies in the slot of class 0, the second in that of class 2."""
     method = with_memory(toy, **{"somnet.weighting.keep_first": 0.5, "somnet.weighting.keep_last": 0.5})
-    bag = one_bag(0, [WHOLE, HALF], [WHOLE, HALF])
+    batch = one_bag(0, [WHOLE, HALF], [WHOLE, HALF])
     feed(method, axes(0, 0, 1, 1), monkeypatch)
     joint = method.plan()[-1]
     assert joint.keep == 0.5
-    x = method._bag_features(bag, joint)  # (1, F)
+    x = method._roi_bags(batch, joint)[0]  # (1, F)
     assert torch.allclose(x, axes(0)[0])
     feed(method, axes(1, 1, 0, 0), monkeypatch)
-    assert torch.allclose(method._bag_features(bag, joint), axes(0)[0])
+    assert torch.allclose(method._roi_bags(batch, joint)[0], axes(0)[0])
 
 
 def test_all_rois_share_the_weight_by_their_scores(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     method = with_memory(toy)
     feed(method, axes(0, 1), monkeypatch)
     phase = Phase("joint", 1, {}, keep=1.0)
-    x = method._bag_features(one_bag(0, [WHOLE], [WHOLE]), phase)
+    x = method._roi_bags(one_bag(0, [WHOLE], [WHOLE]), phase)[0]
     assert x[0, :2].tolist() == pytest.approx([3 * 0.48 / 0.56, 3 * 0.08 / 0.56])
 
 
@@ -125,7 +125,7 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
 def test_radius_0_moves_the_winner_alone(toy: "MakeToy") -> None:
     def moved(radius: int) -> list[int]:
         method = with_memory(toy, **{"somnet.memory.radius": radius})
-        losses = method.memory.losses(axes(0)[0] + 0.1, torch.tensor([0]))
+        losses = method.memory.losses(axes(0)[0] + 0.1, torch.tensor([0]), torch.tensor([0]))
         torch.autograd.backward(losses["som_key"])
         assert method.memory.keys.grad is not None
         return sorted(torch.nonzero(method.memory.keys.grad.to_dense().abs().sum(dim=1) > 0).flatten().tolist())
@@ -170,7 +170,7 @@ def test_the_memory_loss_reaches_the_network_only_if_asked(toy: "MakeToy", detac
     made = toy("somnet", **{"somnet.memory.detach": detach})
     joint = made.method.plan()[-1]
     enter_phase(make_optimizer(made.method, made.config.train), joint)
-    losses = made.method.step(made.batches(2)[0], joint)
+    losses = made.method.step(made.batches(2)[0], joint).losses
     torch.autograd.backward(losses["som_key"])
     reached = [p for p in made.method.network.tail.parameters() if p.grad is not None and p.grad.abs().sum() > 0]
     assert bool(reached) is not detach
@@ -199,18 +199,19 @@ def test_k_means_sets_the_exact_ratios(toy: "MakeToy") -> None:
     assert {name for phase in method.plan() for name in phase.lr} == {"network"}
     method.eval()
     joint = next(phase for phase in method.plan() if phase.name == "joint")
-    bag = made.batches(2)[0]
+    batch = made.batches(2)[0]
     with torch.no_grad():
         method.prepare(joint, made.bag_pass, torch.Generator())
-        x = method._initial_features(bag)
-    slot, _, _ = method.memory.scores(x, bag.label)
-    d, r = exact_ratios(slot, bag.label, 4, 3)
+        x = method._image_bags(batch)
+    slot, _, _ = method.memory.scores(x, batch.label)
+    d, r = exact_ratios(slot, batch.label, 4, 3)
     filled = torch.bincount(slot, minlength=4) > 0
     assert torch.allclose(method.memory.d[filled], d[filled], atol=1e-4)
     assert torch.allclose(method.memory.r, r, atol=1e-4)
     before = {name: value.clone() for name, value in method.memory.state_dict().items()}
-    assert set(method.step(bag, joint)) == {"cls"}
-    method.after_step()
+    step = method.step(batch, joint)
+    assert set(step.losses) == {"cls"}
+    method.after_step(step.pending)
     assert all(torch.equal(before[name], value) for name, value in method.memory.state_dict().items())
 
 

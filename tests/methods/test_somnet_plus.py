@@ -11,6 +11,7 @@ import torch
 
 from somnet.data.bags import Inputs
 from somnet.methods.somnet_plus import LOOK, SomNetPlus, largest_good_region
+from somnet.training.loop import Trainer
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -78,10 +79,10 @@ def test_views_are_the_image_a_good_region_and_the_best_one(toy: "MakeToy") -> N
     assert views is not None
     assert views.shape == (10, 3, 4)
     assert (views[:, 0] == [0, 0, 1, 1]).all()
-    bag = made.batches(1)[0]
+    batch = made.batches(1)[0]
     with torch.no_grad():
-        seen = method.inspect(bag)
-    best = bag.boxes[:, 0][torch.arange(10), seen.best]
+        seen = method.inspect(batch)
+    best = batch.boxes[:, 0][torch.arange(10), seen.best]
     assert np.array_equal(views[:, 2], best.numpy())
     area = np.prod(views[..., 2:] - views[..., :2], axis=-1)  # (n, V)
     assert (area[:, 1] >= area[:, 2] - 1e-6).all()
@@ -91,11 +92,11 @@ def test_views_are_the_image_a_good_region_and_the_best_one(toy: "MakeToy") -> N
 def test_the_second_look_begins_with_what_the_search_believed(toy: "MakeToy", handover: bool) -> None:
     made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.handover": handover})
     method = looked(made)
-    bag = made.batches(1)[0]
+    batch = made.batches(1)[0]
     with torch.no_grad():
-        seen = super(SomNetPlus, method).inspect(bag)  # the network is the scout still
+        seen = super(SomNetPlus, method).inspect(batch)  # the network is the scout still
     believed = seen.probabilities if handover else torch.zeros_like(seen.probabilities)
-    assert torch.allclose(method.targets.get(bag.index[:, 0]), believed, atol=1e-6)
+    assert torch.allclose(method.targets.get(batch.rows[:, 0]), believed, atol=1e-6)
 
 
 def test_searching_phases_see_whole_images(toy: "MakeToy") -> None:
@@ -139,9 +140,8 @@ def test_the_loop_draws_all_views_and_only_in_the_second_look(toy: "MakeToy", tm
 
         return inputs
 
-    trainer = made.trainer(tmp_path)
-    trainer.look_again = look_again
-    trainer.run()
+    images = replace(made.images(), look_again=look_again)
+    Trainer(made.method, made.config, images, tmp_path).run()
     assert [views.shape for views in asked] == [(10, 4)] * 3
     assert set(drawn) == {0, 1, 2}
     assert len(drawn) == 3 * 10  # three epochs
@@ -152,9 +152,9 @@ def test_the_score_is_the_mean_of_both_looks(toy: "MakeToy") -> None:
     method = looked(made)
     method.targets.put(torch.arange(10), torch.tensor([[0.6, 0.1, 0.1]]).repeat(10, 1))
     method.searched = torch.full((10,), 0.5)
-    bag = made.batches(1)[0]
+    batch = made.batches(1)[0]
     with torch.no_grad():
-        score = method.inspect(bag).label_score
+        score = method.inspect(batch).label_score
     expected = [(0.5 + (0.75 if label == 0 else 0.125)) / 2 for label in made.labels]
     assert score.tolist() == pytest.approx(expected, abs=1e-4)
 
@@ -162,6 +162,6 @@ def test_the_score_is_the_mean_of_both_looks(toy: "MakeToy") -> None:
 def test_strength_0_is_cross_entropy_alone(toy: "MakeToy") -> None:
     made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.strength": 0.0})
     method = looked(made)
-    bag = made.batches(1)[0]
-    losses = method.step(replace(bag, boxes=bag.boxes), method.plan()[-1])
+    batch = made.batches(1)[0]
+    losses = method.step(replace(batch, boxes=batch.boxes), method.plan()[-1]).losses
     assert set(losses) == {"cls"}

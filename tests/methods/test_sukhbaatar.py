@@ -75,7 +75,7 @@ def test_the_decay_lowers_the_trace(toy: "MakeToy") -> None:
     set_rates(optimizer, {"noise-layer": 0.5})
     layer.grad = torch.zeros(3, 3)
     optimizer.step()
-    made.method.after_step()
+    made.method.after_step({})
     c = 0.5 * 0.6 / 3
     assert torch.allclose(layer, (1 - c) * torch.eye(3) + c / 3)
     assert made.method.metrics() == {"noise-layer/diagonal": pytest.approx(1 - c * 2 / 3)}
@@ -109,9 +109,9 @@ def test_one_image_cannot_fill_a_row(toy: "MakeToy") -> None:
     with torch.no_grad():
         made.method.network.classifier.weight.zero_()
         made.method.network.classifier.bias.copy_(torch.tensor([50.0, 0.0, 0.0]))
-    bag = made.batches(1)[0]
+    batch = made.batches(1)[0]
     count = len(made.labels)  # of which 4 have label 1 and 1 has label 2
-    torch.autograd.backward(made.method.step(bag, made.method.plan()[1])["cls"])
+    torch.autograd.backward(made.method.step(batch, made.method.plan()[1]).losses["cls"])
     gradient = layer_of(made).grad
     assert gradient is not None
     assert gradient[0].tolist() == pytest.approx([-5 / count, -4 * LARGEST / count, -LARGEST / count])

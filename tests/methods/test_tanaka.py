@@ -64,17 +64,16 @@ def test_the_prior_is_that_of_the_given_labels(toy: "MakeToy") -> None:
 
 def test_each_phase_trains_on_its_labels(toy: "MakeToy") -> None:
     made = toy("tanaka", **{"train.epochs": 10})
-    method, bag = tanaka(made), made.batches(1)[0]
+    method, batch = tanaka(made), made.batches(1)[0]
     method.eval()
-    assert bag.images is not None
     soft = torch.tensor([0.2, 0.7, 0.1]).expand(10, 3)
     method.soft.put(ROWS, soft)
     method.seen[:9] = 3  # the last image was never visited: its given label stands
     with torch.no_grad():
-        logits = method.predict(bag.images)
-        given = cross_entropy(logits, bag.label, reduction="none")
+        logits = method.predict(batch.images)
+        given = cross_entropy(logits, batch.label, reduction="none")
         softened = cross_entropy(logits, soft, reduction="none")
-        losses = {phase.name: method.step(bag, phase) for phase in method.plan()}
+        losses = {phase.name: method.step(batch, phase).losses for phase in method.plan()}
     mixed = torch.cat([softened[:9], given[9:]]).mean()
     assert float(losses["given"]["cls"]) == pytest.approx(float(given.mean()))
     assert float(losses["soft"]["cls"]) == pytest.approx(float(mixed))
@@ -85,20 +84,17 @@ def test_each_phase_trains_on_its_labels(toy: "MakeToy") -> None:
 
 def test_soft_labels_are_the_mean_of_the_predictions(toy: "MakeToy") -> None:
     made = toy("tanaka", **{"train.epochs": 10})
-    method, bag = tanaka(made), made.batches(1)[0]
+    method, batch = tanaka(made), made.batches(1)[0]
     method.eval()
-    assert bag.images is not None
     predictions = []
     for name in ("given", "soft"):
         with torch.no_grad():
             method.network.classifier.bias.add_(torch.tensor([1.0, 0.0, 0.0]))
-            predictions.append(method.predict(bag.images).softmax(dim=1))
-        method.step(bag, phase_of(method, name))
-        method.after_step()
+            predictions.append(method.predict(batch.images).softmax(dim=1))
+        method.after_step(method.step(batch, phase_of(method, name)).pending)
     assert torch.allclose(method.soft.get(ROWS), torch.stack(predictions).mean(dim=0), atol=1e-6)
     assert method.seen.tolist() == [2] * 10
-    method.step(bag, phase_of(method, "fresh"))
-    method.after_step()
+    method.after_step(method.step(batch, phase_of(method, "fresh")).pending)
     assert method.seen.tolist() == [2] * 10  # final
 
 
@@ -114,10 +110,10 @@ def test_the_second_step_starts_with_the_first_weights(toy: "MakeToy", tmp_path:
 
 def test_the_score_is_what_is_left_of_the_given_label(toy: "MakeToy") -> None:
     made = toy("tanaka")
-    method, bag = tanaka(made), made.batches(1)[0]
+    method, batch = tanaka(made), made.batches(1)[0]
     method.soft.put(ROWS, torch.tensor([0.2, 0.7, 0.1]).expand(10, 3))
     method.seen[:5] = 1
     with torch.no_grad():
-        seen = method.eval().inspect(bag)
+        seen = method.eval().inspect(batch)
     assert seen.label_score[:5].tolist() == pytest.approx([0.2] * 5)
-    assert torch.equal(seen.label_score[5:], seen.probabilities[5:].gather(1, bag.label[5:, None]).squeeze(1))
+    assert torch.equal(seen.label_score[5:], seen.probabilities[5:].gather(1, batch.label[5:, None]).squeeze(1))

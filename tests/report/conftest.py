@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from somnet.config import Config
+from somnet.data.dataset import Unreadable
 from somnet.runs.run import Run
 from somnet.runs.scoring import with_unreadable, write_tables
 from somnet.training.train import train
@@ -139,8 +140,8 @@ def made_up_run(folder: Path, files: list[tuple[str, str]], bad: list[tuple[str,
         "seconds": {"total": 1},
     }
     (folder / "summary.json").write_text(json.dumps(summary))
-    bad_names, reasons = ([pair[place] for pair in bad or []] for place in (0, 1))
-    table = with_unreadable(pa.table(images), bad_names, [classes[0]] * len(bad_names), reasons)
+    unreadable = [Unreadable(name, classes[0], "train", reason) for name, reason in bad or []]
+    table = with_unreadable(pa.table(images), unreadable)
     write_tables(folder, table, pa.table(regions))
     return Run(folder)
 

@@ -6,8 +6,9 @@ import pyarrow.parquet as pq
 import torch
 from torch.nn import functional as F
 
-from somnet.runs.checkpoint import LAST, save_checkpoint
+from somnet.runs.checkpoint import save_checkpoint
 from somnet.runs.run import Run
+from somnet.system.folders import LAST
 
 
 def set_regions(run: Run, **columns: pa.Array) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from somnet.config import Config, load_config
 from somnet.errors import DataError
-from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, work_of
+from somnet.methods.registry import METHODS
+from somnet.methods.somnet_settings import SomnetSettings
+from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, plan_training, work_of
 from somnet.runs.run import build_method
-from somnet.training.train import plan_training
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 STEP = StepPace(prepare=0.5, forward=0.1, step=0.3, saved_bytes=1000)
@@ -104,10 +105,10 @@ def test_the_configs_are_the_papers(name: str, side: int) -> None:
         224,
     )
     assert config.model.pretrained is (name != "webvision")
-    assert (config.proposals.max_boxes, config.somnet.images_per_bag) == (20, 2)
+    assert (config.proposals.max_boxes, config.of(SomnetSettings).images_per_bag) == (20, 2)
     assert round(config.proposals.min_area * config.model.imgsz**2, -3) == 5000
-    assert config.somnet.memory.side == side
-    weighting = config.somnet.weighting
+    assert config.of(SomnetSettings).memory.side == side
+    weighting = config.of(SomnetSettings).weighting
     assert (weighting.keep_first, weighting.keep_last, weighting.keep_step) == (0.10, 0.40, 0.05)
 
 
@@ -121,8 +122,10 @@ def test_configs_say_no_more_than_what_differs(file: Path) -> None:
             found |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
         return found
 
-    defaults = flat(Config().model_dump())
-    assert [name for name, value in flat(tomllib.loads(file.read_text())).items() if defaults[name] == value] == []
+    told = flat(tomllib.loads(file.read_text()))
+    shared, methods = flat(Config().model_dump()), [flat(Config(method=name).model_dump()) for name in METHODS]
+    defaults = {name: value for known in (*methods, shared) for name, value in known.items()}
+    assert [name for name, value in told.items() if defaults[name] == value] == []
 
 
 # --- the verb

@@ -19,15 +19,18 @@ import torch
 import somnet
 from somnet.cleaning.clean import clean
 from somnet.config import Config
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
+from somnet.methods.base import Step
 from somnet.methods.plain import Plain, PlainRoi
 from somnet.methods.somnet import SomNet
 from somnet.methods.somnet_plus import SomNetPlus
-from somnet.runs.checkpoint import LAST, load_checkpoint
-from somnet.runs.run import Run, choose_device
+from somnet.runs.begin import next_run_folder
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.runs.run import Run
+from somnet.system.compute import choose_device
+from somnet.system.folders import LAST
 from somnet.system.signals import GO_ON
-from somnet.training.train import next_run_folder
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
@@ -88,12 +91,12 @@ def before_each_step(patch: pytest.MonkeyPatch, act: Callable[[int, Phase], None
     """Call act(number of the step, phase) before every step of any method."""
     count = 0
 
-    def wrap(step: Callable[[Any, Bag, Phase], Losses]) -> Callable[[Any, Bag, Phase], Losses]:
-        def wrapped(self: Any, bag: Bag, phase: Phase) -> Losses:
+    def wrap(step: Callable[[Any, BagBatch, Phase], Step]) -> Callable[[Any, BagBatch, Phase], Step]:
+        def wrapped(self: Any, batch: BagBatch, phase: Phase) -> Step:
             nonlocal count
             count += 1
             act(count - 1, phase)
-            return step(self, bag, phase)
+            return step(self, batch, phase)
 
         return wrapped
 
@@ -170,12 +173,12 @@ from somnet.methods.somnet_plus import SomNetPlus
 
 number, step, count = int(sys.argv.pop(1)), SomNetPlus.step, 0
 
-def wrapped(self, bag, phase):
+def wrapped(self, batch, phase):
     global count
     count += 1
     if count == 8:
         os.kill(os.getpid(), number)
-    return step(self, bag, phase)
+    return step(self, batch, phase)
 
 SomNetPlus.step = wrapped
 main()

@@ -15,10 +15,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from somnet.core.types import Bag, Inspection
+from somnet.core.types import BagBatch
+from somnet.data.dataset import Part, Unreadable
 from somnet.data.index import Index, make_index
 from somnet.data.proposals import Scan
+from somnet.methods.base import Inspection
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
+from somnet.system.compute import Compute
 from somnet.system.files import csv_cell
 
 if TYPE_CHECKING:
@@ -36,6 +39,10 @@ def scan_of(count: int) -> Scan:
     empty = np.zeros((count, 0, 4), np.float32)
     keys, none = pa.array([b"k"] * count), pa.nulls(count)
     return Scan(keys, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
+
+
+def part_of(index: Index, count: int) -> Part:
+    return Part(index, scan_of(count), np.full(count, -1))
 
 
 def judged(scores: list[float], boxes: list[list[float]]) -> pa.Table:
@@ -56,28 +63,28 @@ def test_the_truth_by_hand() -> None:
         {"label": 1},
     )
     boxes = [[0.0, 0.0, 50.0, 50.0], *[WHOLE] * 5]
-    found = against_truth(judged([0.9, 0.5, 0.4, 0.1, 0.0, 1.0], boxes), index, scan_of(6))
+    found = against_truth(judged([0.9, 0.5, 0.4, 0.1, 0.0, 1.0], boxes), part_of(index, 6))
     # right .9 .4, wrong .5 .1: 3 of 4 pairs; IoU 25/50 and 50/100; whole images 50/100 and 50/100
     assert dataclasses.astuple(found) == pytest.approx((0.75, 0.5, 0.5))
 
 
 def test_best_boxes_are_told_from_whole_images() -> None:
     index = index_of({"label": 0, "true_label": "a", "true_box": [0, 0, 20, 50]})
-    found = against_truth(judged([0.9], [[0, 0, 20, 25]]), index, scan_of(1))
+    found = against_truth(judged([0.9], [[0, 0, 20, 25]]), part_of(index, 1))
     assert found.best_iou == pytest.approx(0.5)
     assert found.image_iou == pytest.approx(0.1)
     assert found.auroc is None  # of one kind alone
 
 
 def test_without_truth_there_is_no_score() -> None:
-    assert against_truth(judged([0.9, 0.1], [WHOLE] * 2), index_of({"label": 0}, {"label": 1}), scan_of(2)) == Truth(
+    assert against_truth(judged([0.9, 0.1], [WHOLE] * 2), part_of(index_of({"label": 0}, {"label": 1}), 2)) == Truth(
         None, None, None
     )
 
 
 def test_a_class_unknown_to_the_data_is_a_wrong_label() -> None:
     index = index_of({"label": 0, "true_label": "a"}, {"label": 0, "true_label": "none of them"})
-    assert against_truth(judged([0.9, 0.1], [WHOLE] * 2), index, scan_of(2)).auroc == 1.0
+    assert against_truth(judged([0.9, 0.1], [WHOLE] * 2), part_of(index, 2)).auroc == 1.0
 
 
 @pytest.fixture
@@ -85,8 +92,8 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
     """What is written for 4 images with known inspections; the labels of the toy are 0."""
     made = toy("plain")
 
-    def inspect(bag: Bag) -> Inspection:
-        count, boxes = bag.mask.shape[0], bag.mask.shape[2]
+    def inspect(batch: BagBatch) -> Inspection:
+        count, boxes = batch.mask.shape[0], batch.mask.shape[2]
         probabilities = torch.tensor([[0.9, 0.1, 0.0], [0.3, 0.7, 0.0], [0.45, 0.3, 0.25], [0.9, 0.1, 0.0]])
         best = torch.zeros(count, dtype=torch.long)
         weights = torch.zeros(count, boxes)
@@ -101,9 +108,7 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
         [{"file_name": name, "label": 0, "split": "train"} for name in (b"=x.png", b"\xe9.png", b"2.png", b"3.png")],
     )
     scan = made.boxes.scan.take(np.arange(4))
-    return inspect_images(
-        made.method, index, scan, np.array([-1, 0, -1, 0]), made.inputs, batch_size=8, device="cpu", workers=0
-    )
+    return inspect_images(made.method, Part(index, scan, np.array([-1, 0, -1, 0])), made.inputs, Compute(workers=0))
 
 
 def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> None:
@@ -131,7 +136,10 @@ def test_regions_are_the_boxes_that_are_there(tables: tuple[pa.Table, pa.Table],
 
 def test_the_csv_starts_no_formula(tables: tuple[pa.Table, pa.Table], tmp_path: Path) -> None:
     images, regions = tables
-    images = with_unreadable(images, ["+bad.png", "@bad.png"], ["=a", None], ["-1 x 1 pixels", "empty"])
+    images = with_unreadable(
+        images,
+        [Unreadable("+bad.png", "=a", "train", "-1 x 1 pixels"), Unreadable("@bad.png", None, "train", "empty")],
+    )
     write_tables(tmp_path, images, regions)
     with (tmp_path / "issues.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

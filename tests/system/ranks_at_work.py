@@ -1,4 +1,4 @@
-"""What torchrun starts in test_distributed.py: DATA CONFIG OUT. Each rank leaves OUT/rank<N>.json."""
+"""What torchrun starts in test_ranks.py: DATA CONFIG OUT. Each rank leaves OUT/rank<N>.json."""
 
 import hashlib
 import json
@@ -14,6 +14,7 @@ from somnet.data.dataset import scan_together
 from somnet.data.sources import open_source
 from somnet.errors import RunError
 from somnet.methods.base import Method
+from somnet.system.compute import Compute
 from somnet.system.ranks import ALONE, Ranks, joined_ranks
 from somnet.training.loop import Trainer
 from somnet.training.train import train
@@ -45,8 +46,7 @@ def work(case: str, out: Path, ranks: Ranks = ALONE) -> dict[str, Any]:
     """Train, and tell the losses and the state after each step, and what was logged."""
     name, settings = CASES[case]
     made = make_toy(name, **settings)
-    args = (made.method, made.config, made.labels, made.inputs, made.boxes, out)
-    trainer = Trainer(*args, ranks=ranks)
+    trainer = Trainer(made.method, made.config, made.images(), out, compute=Compute(workers=0, ranks=ranks))
     steps = []
     step = trainer._step
 
@@ -69,7 +69,7 @@ def gathered(ranks: Ranks) -> Iterator[list[Any]]:
 def main(data: Path, config: Path, out: Path) -> None:
     settings = load_config(config)
     with joined_ranks() as ranks:
-        found = scan_together(open_source(data), settings.proposals, 1, ranks)
+        found = scan_together(open_source(data), settings.proposals, Compute(workers=1, ranks=ranks))
         report: dict[str, Any] = {case: work(case, out / case / str(ranks.rank), ranks) for case in CASES}
         report["gathered"] = list(gathered(ranks))
         report["boxes"] = found.boxes.tolist()

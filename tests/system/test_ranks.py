@@ -20,12 +20,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
 from somnet.errors import DataError, RunError
+from somnet.methods.base import Step
 from somnet.methods.plain import Plain
-from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.system.folders import LAST
 from somnet.system.parallel import share_of
 from somnet.system.ranks import ALONE, device_of_rank
 from somnet.training.train import train
@@ -172,7 +174,7 @@ def test_scores_of_two_ranks_are_put_together(worked: Worked, data: Path, tiny: 
     assert not list(run.glob("*-of-rank*"))
     assert json.loads((run / "summary.json").read_text())["test"]["n"] == 6
     assert (run / "report" / "index.html").is_file()
-    alone = train(data, tiny.config("somnet+", **RESUMABLE), out=tmp_path / "alone", workers=0, report=False)
+    alone = train(data, tiny.config("somnet+", **RESUMABLE), out=tmp_path / "alone", workers=0)
     known = alone.scores()
     for column in ("file_name", "given_label", "predicted_label", "duplicate_group"):
         assert issues[column].to_pylist() == known[column].to_pylist()
@@ -273,10 +275,10 @@ def test_a_killed_data_worker_is_named_and_costs_nothing(
     data: Path, tiny: "Tiny", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny.config("plain", **{"model.freeze": "none", "train.batch_size": 3, "train.epochs": 2})
-    whole = train(data, config, out=tmp_path / "whole", workers=0, report=False)
+    whole = train(data, config, out=tmp_path / "whole", workers=0)
     step, steps = Plain.step, list[Phase]()
 
-    def kill_a_worker(self: Plain, bag: Bag, phase: Phase) -> Losses:
+    def kill_a_worker(self: Plain, batch: BagBatch, phase: Phase) -> Step:
         steps.append(phase)
         if len(steps) == 8:  # in the second epoch
             workers = multiprocessing.active_children()
@@ -284,11 +286,11 @@ def test_a_killed_data_worker_is_named_and_costs_nothing(
             assert workers[0].pid is not None
             os.kill(workers[0].pid, signal.SIGKILL)
             time.sleep(0.2)
-        return step(self, bag, phase)
+        return step(self, batch, phase)
 
     with monkeypatch.context() as patch:
         patch.setattr(Plain, "step", kill_a_worker)
         with pytest.raises(DataError, match=r"data worker died .*--resume"):
-            train(data, config, out=tmp_path / "run", workers=2, report=False)
-    train(data, config, out=tmp_path / "run", workers=2, resume=True, report=False)
+            train(data, config, out=tmp_path / "run", workers=2)
+    train(data, config, out=tmp_path / "run", workers=2, resume=True)
     must_be_the_same_run(tmp_path / "run", whole.path)

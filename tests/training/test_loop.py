@@ -3,16 +3,19 @@
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from somnet.core.types import Bag, Losses, Phase
+from somnet.core.types import BagBatch, Phase
 from somnet.errors import RunError, SomnetError, TrainingStopped
+from somnet.methods.base import Step
 from somnet.methods.somnet import SomNet
-from somnet.runs.checkpoint import LAST, load_checkpoint
+from somnet.runs.checkpoint import load_checkpoint
+from somnet.system.folders import LAST
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -24,22 +27,23 @@ def spoil_steps(patch: pytest.MonkeyPatch, toy: "Toy", bad: Callable[[int], bool
     """Make the loss of some steps NaN."""
     step, count = toy.method.step, 0
 
-    def wrapped(bag: Bag, phase: Phase) -> Losses:
+    def wrapped(batch: BagBatch, phase: Phase) -> Step:
         nonlocal count
         count += 1
-        losses = step(bag, phase)
-        return {name: loss * float("nan") for name, loss in losses.items()} if bad(count - 1) else losses
+        result = step(batch, phase)
+        spoilt = {name: loss * float("nan") for name, loss in result.losses.items()}
+        return replace(result, losses=spoilt) if bad(count - 1) else result
 
     patch.setattr(toy.method, "step", wrapped)
 
 
-def test_losses_that_are_no_numbers_are_skipped(
+def test_losses_that_are_nan_are_skipped(
     toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = toy("somnet")
     spoil_steps(monkeypatch, made, lambda step: step % 3 != 0)  # two in a row, again and again
     made.trainer(tmp_path).run()
-    assert "skipped, its loss or gradient is no number" in caplog.text
+    assert "skipped, its loss or gradient is NaN or infinite" in caplog.text
     assert all(torch.isfinite(value).all() for value in made.method.state_dict().values())
     method = made.method
     assert isinstance(method, SomNet)
@@ -101,7 +105,7 @@ def test_the_losses_of_a_row_are_means_over_its_steps(
     made = toy("plain", **{"train.epochs": 1, "train.batch_size": 4})  # 3 steps
     given = iter([1.0, 2.0, 6.0])
     weight = made.method.network.classifier.weight
-    monkeypatch.setattr(made.method, "step", lambda bag, phase: {"cls": weight.sum() * 0 + next(given)})
+    monkeypatch.setattr(made.method, "step", lambda batch, phase: Step({"cls": weight.sum() * 0 + next(given)}))
     position = made.trainer(tmp_path).run()
     assert position.history[0]["steps"] == 3
     assert position.history[0]["loss/cls"] == pytest.approx(3.0)
@@ -127,7 +131,7 @@ def test_a_frozen_trunk_does_not_move(toy: "MakeToy", tmp_path: Path) -> None:
 def test_a_finished_plan_is_not_run_again(toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy("plain").trainer(tmp_path).run()
     again = toy("plain")
-    monkeypatch.setattr(again.method, "step", lambda bag, phase: pytest.fail("a step too many"))
+    monkeypatch.setattr(again.method, "step", lambda batch, phase: pytest.fail("a step too many"))
     again.trainer(tmp_path).run(resume=True)
     saved = load_checkpoint(tmp_path / LAST)[0]
     assert torch.equal(again.method.network.classifier.weight, saved["method.network.classifier.weight"])
@@ -137,11 +141,11 @@ def test_a_signal_is_obeyed_after_the_step(toy: "MakeToy", tmp_path: Path, monke
     made = toy("plain", **{"train.batch_size": 4})
     step, done = made.method.step, list[Phase]()
 
-    def wrapped(bag: Bag, phase: Phase) -> Losses:
+    def wrapped(batch: BagBatch, phase: Phase) -> Step:
         if len(done) == 1:
             signal.raise_signal(signal.SIGTERM)
         done.append(phase)
-        return step(bag, phase)
+        return step(batch, phase)
 
     monkeypatch.setattr(made.method, "step", wrapped)
     with pytest.raises(TrainingStopped) as stopped:
@@ -158,7 +162,7 @@ def test_a_signal_is_told_rather_than_the_rank_that_obeyed_it_first(
 ) -> None:
     made = toy("plain")
 
-    def step(bag: Bag, phase: Phase) -> Losses:
+    def step(batch: BagBatch, phase: Phase) -> Step:
         if signalled:
             signal.raise_signal(signal.SIGTERM)
         raise RunError("another rank is gone")  # as a reduction says it

@@ -66,7 +66,7 @@ def test_momentum_goes_round(toy: "MakeToy") -> None:
 
     def step(made: "Toy", optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()
-        torch.autograd.backward(made.method.step(made.batches(1)[0], made.method.plan()[0])["cls"])
+        torch.autograd.backward(made.method.step(made.batches(1)[0], made.method.plan()[0]).losses["cls"])
         optimizer.step()
 
     assert momentum_tensors(optimizers[0]) == {}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from somnet.core.types import Bag, Losses, Phase, Sighting
+from somnet.core.types import BagBatch, Phase
 from somnet.errors import TrainingStopped
+from somnet.methods.base import Observation, Step
 from somnet.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 MEMORY = {"memory/occupancy", "memory/quantisation", "memory/topographic", "memory/dead"}
 
 
-def bags(winners: list[int], seconds: list[int], cosines: list[float]) -> Sighting:
+def bags(winners: list[int], seconds: list[int], cosines: list[float]) -> Observation:
     slots = torch.tensor([winners, seconds]).T
-    return Sighting(slots=slots, cosines=torch.tensor([cosines, cosines]).T, memory_side=3)
+    return Observation(slots=slots, cosines=torch.tensor([cosines, cosines]).T, memory_side=3)
 
 
-def scored(rows: list[int], scores: list[float]) -> Sighting:
-    return Sighting(rows=torch.tensor(rows), scores=torch.tensor(scores))
+def scored(rows: list[int], scores: list[float]) -> Observation:
+    return Observation(rows=torch.tensor(rows), scores=torch.tensor(scores))
 
 
 def test_an_epoch_by_hand() -> None:
@@ -74,12 +75,14 @@ def test_a_killed_epoch_logs_the_same(
         made, out = toy(method, **settings), tmp_path / str(stop)
         step, done = made.method.step, 0
 
-        def wrapped(bag: Bag, phase: Phase, step: Callable[[Bag, Phase], Losses] = step, stop: int = stop) -> Losses:
+        def wrapped(
+            batch: BagBatch, phase: Phase, step: Callable[[BagBatch, Phase], Step] = step, stop: int = stop
+        ) -> Step:
             nonlocal done
             done += 1
             if done == stop:
                 signal.raise_signal(signal.SIGTERM)
-            return step(bag, phase)
+            return step(batch, phase)
 
         monkeypatch.setattr(made.method, "step", wrapped)
         with pytest.raises(TrainingStopped):
@@ -113,7 +116,9 @@ def test_other_memories_are_watched_too(settings: dict[str, object], toy: "MakeT
 def test_a_skipped_step_is_not_counted(toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = toy("plain", **{"train.epochs": 1, "train.batch_size": 5})  # two steps
     step = made.method.step
-    monkeypatch.setattr(made.method, "step", lambda b, p: {k: v * float("nan") for k, v in step(b, p).items()})
+    monkeypatch.setattr(
+        made.method, "step", lambda b, p: Step({k: v * float("nan") for k, v in step(b, p).losses.items()})
+    )
     trainer = made.trainer(tmp_path)
     trainer.run()
     assert (trainer.watch.before < 0).all()

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from torch.nn import functional as F
 
 from somnet.core.memory import two_nearest
-from somnet.core.quality import (
+from somnet.runs.map_quality import (
     occupancy_entropy,
     quantisation_errors,
     rank_correlation,

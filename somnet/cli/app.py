@@ -1,0 +1,31 @@
+"""The application that the verbs belong to, and the options that they share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train image classifiers on noisy web images, and see which images and regions are noise.",
+)
+console = Console()
+
+DataArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder of class folders, with or without train/ and test/; with a metadata manifest; of tar shards; or "
+        "a data set of the paper."
+    ),
+]
+RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=0, help="Data-loading processes; by default what the network leaves free.")
+]
+SeedsOption = Annotated[str, typer.Option(help="As in 0,1,2 or 0-4.")]
+ConfigOption = Annotated[Path | None, typer.Option(help="TOML file with settings that differ from the defaults.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting; may be repeated.")]

@@ -1,0 +1,151 @@
+"""The verbs that take a run; no logic of their own."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from somnet.cli.app import DataArgument, DeviceOption, RunArgument, WorkersOption, app, console
+from somnet.system.files import screen_text
+
+
+@app.command()
+def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", workers: WorkersOption = None) -> None:
+    """Accuracy of a run on the test images of DATA: top-1, top-5, per class."""
+    from somnet.runs.run import Run
+
+    result = Run(run).evaluate(data, device=device, workers=workers)
+    table = Table("class", "top-1 %", box=None, pad_edge=False)
+    for name, accuracy in result.per_class.items():
+        table.add_row(escape(screen_text(name)), f"{100 * accuracy:.2f}")
+    console.print(table)
+    console.print(f"top-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
+
+
+@app.command()
+def report(
+    run: RunArgument,
+    pictures: Annotated[
+        int | None, typer.Option(min=0, help="Most images with a picture; of more, the worst and best of each class.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write the report of a RUN: a site to look at its images, scores and regions, and to decide. Train does it too."""
+    from somnet.report.site import PICTURES, write_report
+    from somnet.runs.run import Run
+
+    index = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
+    console.print(f"{index}: open it in a browser, or send the folder {index.parent}", markup=False, soft_wrap=True)
+    if open_:
+        typer.launch(str(index.resolve()))
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    images: Annotated[list[Path], typer.Argument(help='Image files, folders, or quoted patterns: "new/**/*.jpg".')],
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .jsonl.")] = Path("predictions.csv"),
+    top_k: Annotated[int, typer.Option(min=1, help="Classes a row, most probable first.")] = 5,
+    heatmaps: Annotated[
+        Path | None, typer.Option(help="New folder for a picture an image: where the evidence is.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
+    device: DeviceOption = "auto",
+) -> None:
+    """Classify images into a table: a row each, bad files with a reason."""
+    from somnet.report.heatmaps import with_heatmaps
+    from somnet.runs.predictions import image_files, write_predictions
+    from somnet.runs.run import Run
+
+    model, files = Run(run), image_files(images)
+    found = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
+    found = with_heatmaps(found, heatmaps) if heatmaps else found
+    count, bad = write_predictions(found, out, top=min(top_k, len(model.classes)))
+    console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False, soft_wrap=True)
+    if heatmaps:
+        console.print(f"{heatmaps}: a picture of the evidence for each image", markup=False, soft_wrap=True)
+    else:
+        console.print("next: add --heatmaps DIR to see where the evidence is", markup=False, soft_wrap=True)
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    format: Annotated[str, typer.Option(help="timm: a folder for timm; onnx: a graph for onnxruntime.")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default RUN/export/FORMAT.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+) -> None:
+    """Write the trained network for other programs, with a model card; the memory is not part of it."""
+    from somnet.exports.network import export as write_export
+
+    folder = write_export(run, format, out, overwrite=overwrite)
+    files = ", ".join(sorted(file.name for file in folder.iterdir()))
+    console.print(f"{folder}: {files}\nnext: how to load it is in {folder / 'README.md'}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def clean(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the cleaned data.")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="drop: without wrong labels and copies; crop: and clutter cut away; reweight: all, with weights; "
+            "relabel: sure suggestions taken, unsure images dropped."
+        ),
+    ] = "drop",
+    threshold: Annotated[
+        float | None, typer.Option(help="A label_score below it is a wrong label; by default chosen from the scores.")
+    ] = None,
+    max_drop_per_class: Annotated[
+        float, typer.Option(help="Share of a class that may go for its labels; the best-scored stay.")
+    ] = 0.5,
+    decisions: Annotated[Path | None, typer.Option(help="decisions.csv of the report; it has the last word.")] = None,
+    format_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", help="Also write fiftyone, coco, label-studio or cleanlab; repeatable, or separated by commas."
+        ),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the run's data are now, if they have moved.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would go.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier cleaned folder.")] = False,
+) -> None:
+    """Write a cleaned copy of a run's data, as hard links: what stays, what is known of it, and what went and why."""
+    from somnet.cleaning.clean import CleaningRules
+    from somnet.cleaning.clean import clean as clean_data
+    from somnet.cleaning.verdicts import Policy
+
+    formats = [name.strip() for word in format_ or ["imagefolder"] for name in word.split(",")]
+    result = clean_data(
+        run,
+        out,
+        CleaningRules(cast(Policy, policy), threshold, max_drop_per_class, decisions),  # checked there
+        formats=formats,
+        data=data,
+        dry_run=dry_run,
+        overwrite=overwrite,
+    )
+    reasons = sorted({reason for counts in result.removed.values() for reason in counts})
+    table = Table("class", "kept", *reasons, box=None, pad_edge=False)
+    for name in sorted({*result.kept, *result.removed}):
+        gone = result.removed.get(name, {})
+        table.add_row(
+            escape(screen_text(name)), str(result.kept.get(name, 0)), *(str(gone.get(reason, 0)) for reason in reasons)
+        )
+    total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
+    table.add_row("total", str(sum(result.kept.values())), *map(str, total))
+    console.print(table)
+    no_cut = "none, only clear label issues: the scores do not fall into two heaps"
+    cut = no_cut if result.threshold is None else f"{result.threshold:.3f}"
+    more = f"; {result.relabelled} relabelled" if result.relabelled else ""
+    more += f"; {result.cropped} cropped" if result.cropped else ""
+    console.print(f"threshold of label_score: {cut}{more}", highlight=False, soft_wrap=True)
+    if dry_run:
+        console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
+    else:
+        console.print(f"{out}: removed.csv says what went and why", markup=False, soft_wrap=True)
+        console.print(f"next: somnet train {shlex.quote(str(out))}", markup=False, soft_wrap=True)

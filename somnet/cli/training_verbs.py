@@ -1,0 +1,169 @@
+"""The verbs that make runs; no logic of their own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from somnet.cli.app import ConfigOption, DataArgument, DeviceOption, SeedsOption, SetOption, WorkersOption, app, console
+from somnet.methods.registry import METHODS
+from somnet.system.files import screen_text
+
+
+@app.command()
+def propose(
+    data: DataArgument, config: ConfigOption = None, set_: SetOption = None, workers: WorkersOption = None
+) -> None:
+    """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
+    from somnet.config import load_config
+    from somnet.data.dataset import scan_together
+    from somnet.data.sources import open_source
+    from somnet.system.compute import Compute
+    from somnet.system.files import display_name
+    from somnet.system.ranks import find_ranks, quiet_ranks
+    from somnet.system.signals import AGAIN, stopping_signals
+
+    settings = load_config(config, set_ or ())
+    index = open_source(data)
+    ranks = find_ranks()
+    with stopping_signals(AGAIN), quiet_ranks(ranks):
+        found = scan_together(index, settings.proposals, Compute(workers=workers, ranks=ranks))
+    if not ranks.first:
+        return
+    rows = found.readable()
+    bad = len(index) - len(rows)
+    console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
+    for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
+        if reason is not None:
+            console.print(
+                f"  {screen_text(display_name(name))}: {reason}", markup=False, highlight=False, soft_wrap=True
+            )
+
+
+@app.command()
+def plan(
+    config: Annotated[Path, typer.Argument(help="TOML file of a training, as configs/clothing1m.toml.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="The data, if they are here; else give --images and --classes.")
+    ] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="Training images, where there are no data yet.")] = None,
+    test_images: Annotated[int, typer.Option(min=0, help="Test images, likewise.")] = 0,
+    classes: Annotated[int | None, typer.Option(min=2, help="Classes, likewise.")] = None,
+    speedup: Annotated[
+        float, typer.Option(min=0.01, help="How many times as fast as this machine the device will be that trains.")
+    ] = 1.0,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores that will read images; by default those here.")
+    ] = None,
+    device: DeviceOption = "auto",
+    set_: SetOption = None,
+) -> None:
+    """Estimate hours, memory and disk of a training from steps measured here; nothing is trained."""
+    from somnet.config import load_config
+    from somnet.runs.estimate import plan_training
+
+    settings = load_config(config, set_ or ())
+    sizes = None if images is None or classes is None else (images, test_images, classes)
+    for line in plan_training(settings, data, sizes, speedup=speedup, cores=cores, device=device):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def train(
+    data: DataArgument,
+    out: Annotated[Path | None, typer.Option(help="Folder for the run; by default runs/1, runs/2, ...")] = None,
+    method: Annotated[str | None, typer.Option(help=f"{', '.join(METHODS)}; or package.module:Class.")] = None,
+    model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
+    imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
+    freeze: Annotated[
+        str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32; on CUDA also bf16 or fp16.")] = None,
+    seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start an existing run anew.")] = False,
+) -> None:
+    """Train on DATA and leave model, scores of every image and a summary in the run folder."""
+    from somnet.config import load_config
+    from somnet.errors import RunError
+    from somnet.training.train import train as run_training
+
+    if resume and out is None:
+        raise RunError("--resume needs the folder of the run: add --out")
+    flags = {
+        "method": method,
+        "model.name": model,
+        "model.imgsz": imgsz,
+        "model.freeze": freeze,
+        "train.epochs": epochs,
+        "train.batch_size": batch_size,
+        "train.precision": precision,
+        "seed": seed,
+    }
+    settings = load_config(config, set_ or (), flags)
+    run_training(data, settings, out=out, device=device, workers=workers, resume=resume, overwrite=overwrite)
+
+
+@app.command()
+def demo(
+    seeds: SeedsOption = "0",
+    out: Annotated[Path, typer.Option(help="Folder for data, runs, table and pictures.")] = Path("demo"),
+) -> None:
+    """Train plain, somnet and the default on an embedded toy web with known truth; write a table and pictures."""
+    from somnet.benchmark.demo import parse_seeds, run_demo
+
+    run_demo(out, parse_seeds(seeds))
+
+
+@app.command()
+def bench(
+    data: Annotated[str, typer.Argument(help="A data set with test images, or demo for the embedded toy web.")],
+    out: Annotated[Path, typer.Option(help="Folder for runs, data, results.csv, table.md and plot.svg.")],
+    methods: Annotated[
+        str | None, typer.Option(help="all, or names separated by commas; by default all if --tables has methods.")
+    ] = None,
+    seeds: SeedsOption = "0-4",
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Any of flip=0.4, asymmetric=0.1, open=0.1, paste=DIR, foreign=DIR, seed=0, by commas."),
+    ] = None,
+    tables: Annotated[
+        str, typer.Option(help="The paper's tables: methods, ablations, parameters; separated by commas.")
+    ] = "methods",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images, the budget of every method.")] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted benchmark.")] = False,
+) -> None:
+    """Compare methods on DATA over seeds, at equal budgets; the results are written after every run."""
+    from somnet.benchmark.bench import run_bench
+    from somnet.benchmark.demo import parse_seeds
+    from somnet.benchmark.trials import Benchmark, choose_entries
+    from somnet.config import load_config
+    from somnet.data.noise import parse_noise
+
+    entries, shown = choose_entries(methods, tables)
+    settings = load_config(config, set_ or (), {"train.epochs": epochs})
+    benchmark = Benchmark(
+        None if data == "demo" else Path(data),
+        entries,
+        parse_seeds(seeds),
+        settings,
+        None if noise is None else parse_noise(noise),
+        shown,
+    )
+    results = run_bench(benchmark, out, device=device, workers=workers, resume=resume)
+    if not results:  # the first rank has them
+        return
+    console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{out}: results.csv, table.md, plot.svg", markup=False, soft_wrap=True)
+    if any(result.error for result in results):
+        raise typer.Exit(1)

@@ -1,0 +1,53 @@
+"""Where the work is done: the device, the processes that load data, and the ranks that share it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from somnet.errors import RunError
+from somnet.system.parallel import own_cores
+from somnet.system.ranks import ALONE, Ranks
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One value for device, workers and ranks."""
+
+    device: str = "cpu"
+    workers: int | None = None  # processes that read images; None: as many as suit
+    ranks: Ranks = ALONE
+
+    @property
+    def loaders(self) -> int:
+        """Processes that load data beside a network at work: by default one per core, less two that it keeps busy."""
+        return max(0, own_cores() - 2) if self.workers is None else self.workers
+
+    def loaders_of(self, *, cached: bool) -> int:
+        """The same; none for cached maps, which are read faster than a process could hand them over."""
+        return 0 if cached else self.loaders
+
+
+def devices() -> dict[str, int]:
+    """How many devices of each kind torch can compute on here."""
+    return {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+
+
+def choose_device(device: str, present: Mapping[str, int] | None = None) -> str:
+    """`auto` is the GPU if there is one; anything else has to be there."""
+    present = devices() if present is None else present
+    if device == "auto":
+        return "cuda" if present["cuda"] else "cpu"
+    try:
+        asked = torch.device(device)
+    except RuntimeError:
+        asked = None
+    if asked is None or asked.type not in present:
+        raise RunError(f"there is no device '{device}': use cpu, cuda, cuda:1, ..., mps or auto")
+    count = present[asked.type]
+    if count == 0:
+        raise RunError(f"--device {device}, but torch finds no such GPU here: use --device cpu, or see somnet doctor")
+    if (asked.index or 0) >= count:
+        known = asked.type if count == 1 else f"{asked.type}:0 to {asked.type}:{count - 1}"
+        raise RunError(f"--device {device}, but there is only {known}: use that, or auto")
+    return device

@@ -1,0 +1,40 @@
+"""The names of the files of a run folder, and whether a folder may be written."""
+
+from pathlib import Path
+
+from somnet.errors import RunError
+from somnet.system.files import is_leftover
+
+CONFIG, DATA = "config.toml", "data.json"  # what a run was begun with
+LAST = Path("checkpoints") / "last.safetensors"
+METRICS, LOG = "metrics.jsonl", "train.log"
+ISSUES, ISSUES_CSV, REGIONS, DUPLICATES = "issues.parquet", "issues.csv", "regions.parquet", "duplicates.csv"
+SUMMARY = "summary.json"
+REPORT, EXPORT = "report", "export"  # folders
+
+FINISHED = (SUMMARY, ISSUES, REGIONS)  # a run that has lost one of them is scored again
+WRITTEN = (SUMMARY, METRICS, LOG, ISSUES_CSV, ISSUES, REGIONS, DUPLICATES)  # what training leaves beside checkpoints
+
+
+def refuse_inside(out: Path, data: Path) -> None:
+    """Refuse to write into the user's data."""
+    if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
+        raise RunError(
+            f"{out} lies inside the data {data}, which are never changed, and would be taken for images: give another "
+            "--out"
+        )
+
+
+def refuse_taken(out: Path, kind: str, *, ours: bool, meant: bool, how: str) -> None:
+    """Refuse a folder that holds something else than a `kind`, or one that the user did not mean to write to.
+
+    `ours`: it holds such a thing; `meant`: a flag says so, and `how` names the flags. Nothing is written here.
+    """
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file: give another --out")
+    if not out.exists() or all(is_leftover(file) for file in out.iterdir()):
+        return
+    if not ours:
+        raise RunError(f"{out} exists and is not {kind}: give another --out")
+    if not meant:
+        raise RunError(f"{out} exists: add {how}, or give another --out")
