@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import yaml
 
 import somnet
-from somnet.config import Config, validated
+from somnet.config import validated
 from somnet.data.noise import NoiseRecipe
 from somnet.errors import SomnetError
 from tests.docs.commands import (
@@ -31,6 +31,7 @@ from tests.docs.commands import (
     command_lines,
     is_command,
     names_paths,
+    settings,
     simple_commands,
 )
 from tests.docs.markdown import Document, Piece
@@ -215,7 +216,7 @@ def _of_span(span: Piece) -> Check | None:
         return Check(span, partial(_check_synopsis, text))
     if re.match(r"--[a-z]", text):
         return Check(span, partial(check_flags, words))
-    if (setting := _SETTING.fullmatch(text)) and setting["section"] in Config.model_fields:
+    if (setting := _SETTING.fullmatch(text)) and setting["section"] in {name.partition(".")[0] for name in settings()}:
         if text.rpartition(".")[2] not in ENDINGS:
             return Check(span, partial(check_setting, text))
     elif assigned := _ASSIGNED.fullmatch(text):
@@ -238,17 +239,8 @@ def _check_synopsis(text: str) -> None:
 
 def _check_assigned(name: str) -> None:
     """`regions=false`: some section has such a setting, or a noise recipe has such a part."""
-    known = {field.name for field in fields(NoiseRecipe)} | set(_leaves(Config().model_dump()))
-    if name not in known:
+    if name not in {field.name for field in fields(NoiseRecipe)} | {known.rpartition(".")[2] for known in settings()}:
         raise Wrong(f"no setting is called {name}")
-
-
-def _leaves(tree: dict[str, object]) -> Iterator[str]:
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value)
-        else:
-            yield name
 
 
 def is_call(text: str) -> bool:

@@ -13,7 +13,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePath
@@ -26,7 +26,7 @@ from torch.distributed.run import get_args_parser
 from somnet.benchmark.bench import ENTRIES
 from somnet.cli.main import app
 from somnet.config import Config
-from somnet.errors import SomnetError
+from somnet.errors import ConfigError, SomnetError
 from somnet.methods.registry import METHODS, find_method
 from somnet.runs.run import Run
 
@@ -95,6 +95,7 @@ def stand_ins(patch: pytest.MonkeyPatch, folder: Path) -> None:
     for name in ("configs", "benchmarks", "examples"):
         (folder / name).symlink_to(ROOT / name)
     (folder / CONFIG).touch()
+    (folder / f"{OWN}.py").write_text(f"from somnet.methods.plain import Plain as {OWN.title()}\n", encoding="utf-8")
 
 
 def _named(name: str) -> Any:
@@ -429,17 +430,32 @@ def check_setting(text: str) -> None:
     """`a.b.c` or `a.b.c=value` as --set takes it, or else a name of the package: `somnet.core.memory.winner`."""
     if "=" in text:
         _somnet(["propose", FILLER, "--set", text], False)
-    elif not _is_setting(text) and not _exists(text):
+    elif not any(f"{name}.".startswith(f"{text}.") for name in settings()) and not _exists(text):
         raise Wrong(f"{text} is neither a setting nor a name of the package")
 
 
-def _is_setting(name: str) -> bool:
-    node: Any = Config().model_dump()
-    for part in name.split("."):
-        if not isinstance(node, dict) or part not in node:
-            return False
-        node = node[part]
-    return True
+@cache
+def settings() -> frozenset[str]:
+    """The names of all settings, of whatever method, as --set takes them."""
+    sections = {*Config.model_fields, *(name.replace("-", "_").replace("+", "_plus") for name in METHODS)}
+    return frozenset(name for section in sections for name in _settings_in(section))
+
+
+def _settings_in(place: str) -> Iterator[str]:
+    """The names in a section; the place itself if it is a setting; nothing if there is no such place."""
+    inside, above = _names_in(place), _names_in(place.rpartition(".")[0])
+    if inside != above:
+        for name in inside:
+            yield from _settings_in(f"{place}.{name}")
+    elif place.rpartition(".")[2] in above:
+        yield place
+
+
+def _names_in(place: str) -> list[str]:
+    """The names that an unknown one is answered with: those of the section, or of the last one on the way there."""
+    with pytest.raises(ConfigError) as answer:
+        Config().with_settings({f"{place}.?".removeprefix("."): 0})
+    return str(answer.value).partition("the names here are ")[2].split(", ")
 
 
 def _exists(name: str) -> bool:
