@@ -172,7 +172,7 @@ def bash(line: str) -> str:
         ("```python\nfrom somnet import Nothing\n```", "cannot import Nothing from somnet"),
         ("```python\nimport somnet\nsomnet.trian('crawl')\n```", "somnet has no trian"),
         ("```python\nimport somnet as s\ns.train('crawl', epochs=3)\n```", "unexpected keyword argument 'epochs'"),
-        ("```python\nfrom somnet import Config\nConfig(sead=1)\n```", "unexpected keyword argument 'sead'"),
+        ("```python\nfrom somnet import Run\nRun()\n```", "missing a required argument: 'path'"),
         ("```python\nif\n```", "not Python"),
         ("```toml\n[train]\nrate = 1\n```", "train.rate: unknown setting"),
         ("```toml\n[trian]\nlr = 1\n```", "trian: unknown setting"),

@@ -27,7 +27,7 @@ from somnet.benchmark.bench import ENTRIES
 from somnet.cli.main import app
 from somnet.config import Config
 from somnet.errors import ConfigError, SomnetError
-from somnet.methods.registry import METHODS, find_method
+from somnet.methods.registry import METHODS
 from somnet.runs.run import Run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -108,8 +108,8 @@ def _stop(work: Callable[..., object]) -> Callable[..., NoReturn]:
     def instead(*values: object, **named: object) -> NoReturn:
         bound = inspect.signature(work).bind(*values, **named)
         for value in bound.arguments.values():
-            if isinstance(value, Config):
-                find_method(value.method)
+            if isinstance(value, Config) and value.method not in METHODS and ":" not in value.method:
+                raise Wrong(f"there is no method '{value.method}'")
         raise Reached
 
     return instead
@@ -356,8 +356,13 @@ def _script(file: Path, words: Sequence[str], module: str | None) -> None:
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
         patch.setattr(sys, "argv", [str(file), *words])
         patch.syspath_prepend(ROOT)
-        with pytest.raises(Reached):
+        try:
             runpy.run_module(module, run_name="__main__") if module else runpy.run_path(str(file), run_name="__main__")
+        except Reached:
+            return
+        except ImportError as error:
+            raise Wrong(f"{file.name} does not start: {error}") from None
+    raise Wrong(f"{file.name} ended without a look at its flags")
 
 
 def _make(words: Sequence[str], synopsis: bool) -> None:
