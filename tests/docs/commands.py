@@ -73,6 +73,8 @@ class Reached(Exception):
 class _Run(Run):
     """Stands in for a run: it can be made, and stops whoever wants to know more of it than where it is."""
 
+    __module__ = Run.__module__
+
     def __init__(self, path: Path | str) -> None:
         self.path, self.data = Path(path), {"path": "data"}
 
