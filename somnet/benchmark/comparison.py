@@ -11,7 +11,7 @@ from functools import cached_property
 from somnet.benchmark import paper_tables
 from somnet.benchmark.paper_tables import Published
 from somnet.report.chart import Score, score_chart
-from somnet.report.figures import one_line
+from somnet.report.figures.text import one_line
 from somnet.system.files import csv_cell
 
 UNKNOWN = "–"

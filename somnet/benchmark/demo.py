@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from somnet.config import SEEDS, Config
-from somnet.data.demo import write_demo
+from somnet.data.toy_web.writer import write_demo
 from somnet.errors import ConfigError, RunError, TrainingStopped
 from somnet.report.pictures import draw_data, draw_run
 from somnet.runs.run import Run

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from somnet.report.figures import one_line
+from somnet.report.figures.text import one_line
 
 MARGIN, ROW, HEADING, FOOT = 24, 30, 76, 52
 PLOT, VALUES = 420, 130  # widths of the plot and of the column of values

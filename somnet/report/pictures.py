@@ -15,7 +15,10 @@ from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.sources import open_source
 from somnet.methods.somnet import SomNet
-from somnet.report.figures import BagView, Prototype, Tile, bag_figure, contact_sheet, memory_grid, prototypes
+from somnet.report.figures.bag_figure import BagView, bag_figure
+from somnet.report.figures.contact_sheet import Tile, contact_sheet
+from somnet.report.figures.memory_grid import memory_grid
+from somnet.report.figures.prototypes import Prototype, prototypes
 from somnet.report.records import Regions, read_records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.runs.run import Run

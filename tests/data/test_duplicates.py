@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter
 
-from somnet.data.demo import draw_test
 from somnet.data.duplicates import HASH_BYTES, MOST_DIFFERENT, group_duplicates, later_members, picture_hash
+from somnet.data.toy_web.pictures import draw_test
 
 COUNT = 25
 

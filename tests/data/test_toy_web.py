@@ -1,6 +1,4 @@
-"""The demo's toy web: exact noise, true boxes, and the same bytes for the same seed."""
-
-from __future__ import annotations
+"""The toy web: exact noise, true boxes, and the same bytes for the same seed."""
 
 import csv
 from pathlib import Path
@@ -9,7 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from somnet.data.demo import CATEGORIES, draw_test, draw_train, write_demo
+from somnet.data.toy_web.categories import CATEGORIES
+from somnet.data.toy_web.pictures import draw_test, draw_train
+from somnet.data.toy_web.writer import write_demo
 
 
 def _files(root: Path) -> dict[str, bytes]:
@@ -22,8 +22,8 @@ def _rows(root: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("demo")
+def toy_web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("toy-web")
     write_demo(root, seed=3, train_per_class=5, test_per_class=1, workers=1)
     return root
 
@@ -33,19 +33,19 @@ def test_there_are_enough_distinct_categories() -> None:
     assert len(set(CATEGORIES)) == len(CATEGORIES)
 
 
-def test_the_bytes_depend_on_neither_run_nor_workers(demo: Path, tmp_path: Path) -> None:
+def test_the_bytes_depend_on_neither_run_nor_workers(toy_web: Path, tmp_path: Path) -> None:
     write_demo(tmp_path, seed=3, train_per_class=5, test_per_class=1, workers=2)
-    assert _files(tmp_path) == _files(demo)
+    assert _files(tmp_path) == _files(toy_web)
 
 
-def test_another_seed_gives_other_pictures(demo: Path, tmp_path: Path) -> None:
+def test_another_seed_gives_other_pictures(toy_web: Path, tmp_path: Path) -> None:
     write_demo(tmp_path, seed=4, train_per_class=1, test_per_class=1)
     name = f"test/{CATEGORIES[0]}/0000.jpg"
-    assert (tmp_path / name).read_bytes() != (demo / name).read_bytes()
+    assert (tmp_path / name).read_bytes() != (toy_web / name).read_bytes()
 
 
-def test_every_class_has_exactly_its_share_of_noise(demo: Path) -> None:
-    rows = _rows(demo)
+def test_every_class_has_exactly_its_share_of_noise(toy_web: Path) -> None:
+    rows = _rows(toy_web)
     assert len(rows) == 6 * len(CATEGORIES)
     for label in CATEGORIES:
         truths = [row["true_label"] for row in rows if row["label"] == label and row["split"] == "train"]
@@ -56,23 +56,23 @@ def test_every_class_has_exactly_its_share_of_noise(demo: Path) -> None:
     assert all(row["true_label"] == row["label"] for row in rows if row["split"] == "test")
 
 
-def test_the_place_in_a_class_does_not_tell_the_noise(demo: Path) -> None:
-    empty = {row["file_name"][-8:] for row in _rows(demo) if row["true_label"] == "none"}
+def test_the_place_in_a_class_does_not_tell_the_noise(toy_web: Path) -> None:
+    empty = {row["file_name"][-8:] for row in _rows(toy_web) if row["true_label"] == "none"}
     assert len(empty) > 1
 
 
-def test_the_metadata_list_the_files(demo: Path) -> None:
-    rows = _rows(demo)
-    assert {row["file_name"] for row in rows} | {"metadata.csv"} == set(_files(demo))
+def test_the_metadata_list_the_files(toy_web: Path) -> None:
+    rows = _rows(toy_web)
+    assert {row["file_name"] for row in rows} | {"metadata.csv"} == set(_files(toy_web))
     for row in rows:
         assert row["file_name"].startswith(f"{row['split']}/{row['label']}/")
         assert (row["true_box"] == "") == (row["true_label"] == "none")
 
 
-def test_the_boxes_are_inside_and_of_the_promised_size(demo: Path) -> None:
-    for row in _rows(demo):
+def test_the_boxes_are_inside_and_of_the_promised_size(toy_web: Path) -> None:
+    for row in _rows(toy_web):
         if row["true_box"]:
-            with Image.open(demo / row["file_name"]) as image:
+            with Image.open(toy_web / row["file_name"]) as image:
                 width, height = image.size
             x1, y1, x2, y2 = map(int, row["true_box"].split())
             assert 0 <= x1 < x2 <= width
