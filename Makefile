@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-long lint chromium clean
+.PHONY: demo test test-long docs lint chromium clean
 
 demo: .venv/ready  ## set up, then train plain and somnet on the embedded toy web
 	$(BIN)/somnet demo --out demo
@@ -13,6 +13,9 @@ test: .venv/ready lint chromium  ## set up, then lint, types and all tests but t
 
 test-long: .venv/ready  ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
+
+docs: .venv/ready  ## the tables of docs/configuration.md, from the settings in the code
+	$(BIN)/python docs/write_settings.py
 
 chromium:  ## the browser that opens the report in the tests
 	@command -v chromium >/dev/null || \

@@ -53,6 +53,9 @@ def settings(
     console.print(table)
 
 
+__all__ = ["app", "main"]
+
+
 class _ConsoleHandler(logging.Handler):
     """Log lines as they are, above a progress bar if there is one."""
 

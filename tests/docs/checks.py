@@ -283,6 +283,9 @@ def checks_of_examples() -> Iterator[Check]:
         elif file.suffix == ".sh":
             yield Check(Piece(name, 1, "syntax"), partial(_check_shell_syntax, file))
             yield from _of_script(name, text)
+        elif file.suffix == ".py":  # tests/test_examples.py runs them; here are the commands that they tell
+            for line in re.findall(r"^ {4}(somnet .*)$", ast.get_docstring(ast.parse(text)) or "", re.MULTILINE):
+                yield Check(Piece(name, 1, line), partial(check_line, line))
         else:
             yield Check(Piece(name, 1, "all of it"), partial(_fail, f"no check for {file.suffix} files"))
     for file in sorted((ROOT / "benchmarks").glob("*.py")):

@@ -23,7 +23,7 @@ import pytest
 import typer
 from torch.distributed.run import get_args_parser
 
-from somnet.benchmark.bench import ENTRIES
+from somnet.benchmark.trials import ENTRIES
 from somnet.cli.main import app
 from somnet.config import Config
 from somnet.errors import ConfigError, SomnetError
@@ -38,10 +38,11 @@ WORK = (  # what the verbs call once they have understood everything
     "somnet.benchmark.bench.run_bench",
     "somnet.benchmark.demo.run_demo",
     "somnet.cli.doctor.checks",
+    "somnet.cli.settings.shared_settings",
     "somnet.data.sources.open_source",
     "somnet.report.site.write_report",
     "somnet.runs.predictions.image_files",
-    "somnet.training.train.plan_training",
+    "somnet.runs.estimate.plan_training",
     "somnet.training.train.train",
 )
 RUNS = ("somnet.cleaning.clean.Run", "somnet.exports.network.Run", "somnet.runs.run.Run")
@@ -92,11 +93,14 @@ def stand_ins(patch: pytest.MonkeyPatch, folder: Path) -> None:
         patch.setattr(name, _Run)
     patch.setitem(METHODS, OWN, METHODS["plain"])
     patch.setitem(ENTRIES, OWN, ENTRIES["plain"])
+    patch.setattr("somnet.methods.registry.known_methods", lambda: METHODS)
+    patch.setattr("somnet.benchmark.trials.known_methods", lambda: METHODS)
     patch.setattr(argparse.ArgumentParser, "error", _refuse)
     patch.chdir(folder)
     for name in ("configs", "benchmarks", "examples"):
         (folder / name).symlink_to(ROOT / name)
     (folder / CONFIG).touch()
+    (folder / "own_method.py").symlink_to(ROOT / "examples" / "own_method.py")
     (folder / f"{OWN}.py").write_text(f"from somnet.methods.plain import Plain as {OWN.title()}\n", encoding="utf-8")
 
 
