@@ -39,15 +39,9 @@ def algorithm_1(
         needs_images=False,
         passes=0.0,
     )
+    stretches = [(epoch / joint.epochs, (epoch + 1) / joint.epochs) for epoch in range(joint.epochs)]
     train_both = (
-        Phase(
-            JOINT,
-            1,
-            joint.lr,
-            anneal=(epoch / joint.epochs, (epoch + 1) / joint.epochs),
-            keep=keep[epoch],
-            images_per_bag=images_per_bag,
-        )
-        for epoch in range(joint.epochs)
+        Phase(JOINT, 1, joint.lr, anneal=stretch, keep=p, images_per_bag=images_per_bag)
+        for stretch, p in zip(stretches, keep, strict=True)
     )
     return (initialise_cnn, initialise_memory, *train_both)
