@@ -265,7 +265,7 @@ from somnet.methods.somnet import SomNet
 
 step, count = SomNet.step, 0
 
-def wrapped(self, bag, phase):
+def wrapped(self, batch, phase):
     global count
     count += 1
     if count == 8:
@@ -421,7 +421,7 @@ def test_a_folder_that_is_no_benchmark_is_left_alone(
 ) -> None:
     (tmp_path / name).write_text("years of work")
     before = photos.fingerprint(tmp_path)
-    with pytest.raises(RunError, match="no benchmark"):
+    with pytest.raises(RunError, match="not a benchmark"):
         run_bench(plain, tmp_path, resume=resume)
     with pytest.raises(RunError, match="is a file"):
         run_bench(plain, tmp_path / name, resume=resume)

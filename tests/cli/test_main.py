@@ -103,7 +103,7 @@ def test_summary_has_the_documented_form(finished: Finished) -> None:
         "test": {"top1", "top5", "n"},
         "noise": {"auroc"},
         "regions": {"best_iou", "image_iou"},
-        "seconds": {"propose", "features", "train", "total"},
+        "seconds": {"propose", "features", "train", "score", "total"},
         "versions": {"somnet", "python", "torch", "timm"},
     }
     assert summary["data"] == {"classes": 3, "train": 18, "test": 6, "unreadable": 1}
