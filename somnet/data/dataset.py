@@ -29,7 +29,7 @@ from somnet.system.progress import track
 log = logging.getLogger("somnet")
 
 MOST_NAMED = 5  # bad files that are named on screen; the tables name all
-MAPS_A_PART = 512
+MAPS_PER_CHUNK = 512
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
 SPLITS = ("train", "val", "test")
 
@@ -154,7 +154,7 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     held_out = held_out_split(index)
     if strange := sorted(index.splits().difference(SPLITS)):
         count = len(index.of_split(*strange))
-        log.warning("left out: %d images of a split that is none of %s: %s", count, ", ".join(SPLITS), some(strange))
+        log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(strange))
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
     found = scan_together(used, config.proposals, compute)
     readable, labels = found.readable(), used.labels()
@@ -189,16 +189,16 @@ def unreadable_files(index: Index, found: Scan) -> tuple[Unreadable, ...]:
 
 
 def describe(data: DataSet, images_per_bag: int) -> list[str]:
-    """What was found, for people: classes, counts, bad files, classes too small for a bag."""
+    """What was found, as lines to read: classes, counts, bad files, classes too small for a bag."""
     counts = np.bincount(data.train.labels, minlength=len(data.classes))
     present = counts[counts > 0]
     lines = [
         f"{data.path}: {len(data.classes)} classes",
-        f"train: {len(data.train)} images, {present.min()} to {present.max()} a class",
+        f"train: {len(data.train)} images, {present.min()} to {present.max()} per class",
         f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
     ]
     boxes = data.train.scan.counts
-    lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
+    lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
@@ -211,7 +211,7 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         lines.append(f"duplicates: {len(found)} images in {len({row.group for row in found})} groups")
         if both := leaks(found):
             named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
-            lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
+            lines.append(f"warning: {len(both)} leaks, images that are both trained and tested on: {named}")
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{first_reasons(data.unreadable)}")
     return lines
@@ -287,7 +287,7 @@ def _fill(store: MapStore, inputs: PixelInputs, network: Network, compute: Compu
             keys.extend(all_keys.take(pa.array(batch.rows[:, 0].numpy())).to_pylist())
             maps.append(network.prepare(batch.images.to(compute.device)).to(torch.float16).cpu())
             advance(len(batch.label))
-            if len(keys) >= MAPS_A_PART:
+            if len(keys) >= MAPS_PER_CHUNK:
                 store.add(keys, torch.cat(maps))
                 keys, maps = [], []
     if keys:

@@ -1,6 +1,6 @@
 """Boxes and hash of every image of a data set: read once on all cores, cached by content and parameters.
 
-The cache is a folder of Parquet parts, each written whole or not at all; a kill loses the part in the making.
+The cache is a folder of Parquet files, each written whole or not at all; a kill loses the one that is being written.
 A second table remembers size and time of each file, so that an unchanged data set is not even read again.
 """
 
@@ -34,7 +34,7 @@ from somnet.system.progress import track
 log = logging.getLogger("somnet")
 
 ALGORITHM = 2  # raise it when what is found in an image changes, so that old caches are left behind
-FILES_A_PART = 1024
+FILES_PER_CHUNK = 1024
 PARTS_AT_ONCE = 64
 
 KEY = pa.binary(16)
@@ -46,7 +46,7 @@ FOUND = pa.schema(
         ("height", pa.int32()),
         ("boxes", pa.list_(pa.float32())),  # x1 y1 x2 y2, pixels of the upright image, best first
         ("hash", pa.binary(HASH_BYTES)),  # of what the picture shows; null where it shows nothing
-        ("reason", pa.string()),  # why it is no picture
+        ("reason", pa.string()),  # why it cannot be read
     ]
 )
 SEEN = pa.schema([("file_name", pa.binary()), ("size", pa.int64()), ("time", pa.int64()), ("key", KEY)])
@@ -281,7 +281,7 @@ def _read_table(file: Path, schema: pa.Schema) -> pa.Table:
     try:
         return pq.read_table(file).select(schema.names).cast(schema)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        log.warning("the cache file %s is damaged (%s): its part is computed anew", file, error)
+        log.warning("the cache file %s is damaged (%s): it is computed again", file, error)
         return schema.empty_table()
 
 
@@ -301,12 +301,12 @@ class _Parts:
 
     def add(self, rows: list[dict[str, Any]]) -> None:
         self.rows.extend(rows)
-        if len(self.rows) >= FILES_A_PART:
+        if len(self.rows) >= FILES_PER_CHUNK:
             self._write()
 
     def _write(self) -> None:
         table = pa.Table.from_pylist(self.rows, schema=FOUND)
-        good = table.filter(table["reason"].is_null())  # a bad file may be mended, or memory short
+        good = table.filter(table["reason"].is_null())  # a bad file may be fixed by now, or memory was short
         if len(good):
             name = hashlib.sha256(b"".join(sorted(good["key"].to_pylist()))).hexdigest()[:16]
             with atomic_path(self.folder / f"{name}.parquet") as temporary:

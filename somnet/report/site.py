@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
-from somnet.report.class_pages import IMAGES_A_FILE, counts_below, write_class_pages
+from somnet.report.class_pages import IMAGES_PER_FILE, counts_below, write_class_pages
 from somnet.report.frame import Frame, write_data
 from somnet.report.memory_map import write_memory_pages
 from somnet.report.overview import write_overview
@@ -22,7 +22,7 @@ from somnet.system.files import display_name, replace_folder
 
 REPORT = "report"
 PICTURES = 20_000  # at most, of all classes together
-NAMES_A_FILE = 5000
+NAMES_PER_FILE = 5000
 CAREFUL = 0.25  # where the threshold starts if the scores do not tell
 _OURS = Path("data") / "run.js"  # only a report has it
 _FOLDERS = ("crops", "data", "pictures")
@@ -37,7 +37,7 @@ def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES)
     """
     out = run.path / REPORT if out is None else out
     if out.exists() and not is_report(out):
-        raise RunError(f"{out} exists and is no report: give another folder, or move it away")
+        raise RunError(f"{out} exists and is not a report: give another folder, or move it away")
     building = out.with_name(f".{out.name}.part")
     try:
         shutil.rmtree(building, ignore_errors=True)  # of a report that was killed
@@ -125,15 +125,15 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
         "rows": len(records),
         "below": counts_below(records.label_score[readable]),
         "threshold": round(100 * (records.threshold or CAREFUL)),  # where the slider starts, in percent
-        "imagesAFile": IMAGES_A_FILE,
-        "namesAFile": NAMES_A_FILE,
+        "imagesPerFile": IMAGES_PER_FILE,
+        "namesPerFile": NAMES_PER_FILE,
     }
 
 
 def write_names(records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
     """data/names-K.js: which image a row is, for the list of decisions."""
-    for part, first in enumerate(range(0, len(records), NAMES_A_FILE)):
-        rows = np.arange(first, min(first + NAMES_A_FILE, len(records)))
+    for part, first in enumerate(range(0, len(records), NAMES_PER_FILE)):
+        rows = np.arange(first, min(first + NAMES_PER_FILE, len(records)))
         have = "".join("01"[one] for one in pictures[rows].astype(int))
         write_data(
             folder,

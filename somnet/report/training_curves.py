@@ -104,7 +104,7 @@ def write_training_page(frame: Frame, run: Run, folder: Path) -> None:
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl; values that are no numbers are left out."""
+    """The rows of metrics.jsonl; values that are not numbers are left out."""
     if not file.is_file():
         return []
     rows = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -183,5 +183,5 @@ def draw_curve(name: str, values: Sequence[float | None]) -> Curve:
 
 
 def as_text(value: float | None) -> str:
-    """A value for people."""
+    """A value as text."""
     return "" if value is None else f"{value:.4g}"

@@ -99,11 +99,11 @@ const classPage = (() => {
   // ----------------------------------------------------------------------------------------------- sheet
 
   // What the cards of an image and its neighbours show, and where in there the image is.
-  const fileOf = (place) => `class-${current.label}-${Math.floor(place / run.imagesAFile)}`;
-  const card = async (place) => [await somnet.load(fileOf(place)), place % run.imagesAFile];
+  const fileOf = (place) => `class-${current.label}-${Math.floor(place / run.imagesPerFile)}`;
+  const card = async (place) => [await somnet.load(fileOf(place)), place % run.imagesPerFile];
   const cardIfLoaded = (place) => {
     const cards = somnet.loaded(fileOf(place));
-    return cards && [cards, place % run.imagesAFile];
+    return cards && [cards, place % run.imagesPerFile];
   };
 
   function tile(place) {

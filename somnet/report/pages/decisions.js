@@ -8,8 +8,8 @@
 
   // Name and given label of a row.
   async function about(row) {
-    const names = await somnet.load(`names-${Math.floor(row / run.namesAFile)}`);
-    const at = row % run.namesAFile;
+    const names = await somnet.load(`names-${Math.floor(row / run.namesPerFile)}`);
+    const at = row % run.namesPerFile;
     return { name: names.name[at], label: names.label[at], pictured: names.pictures[at] === "1" };
   }
 
@@ -67,13 +67,13 @@
     const [head, ...lines] = somnet.readCsv((await file.text()).replace(/^\uFEFF/, ""));
     const column = Object.fromEntries((head ?? []).map((name, at) => [name, at]));
     if (!["file_name", "decision", "label"].every((name) => name in column)) {
-      byId("note").textContent = "This is no decisions.csv: it needs the columns file_name, decision and label.";
+      byId("note").textContent = "This is not a decisions.csv: it needs the columns file_name, decision and label.";
       return;
     }
     const rows = new Map();
-    for (let part = 0; part * run.namesAFile < run.rows; part++) {
+    for (let part = 0; part * run.namesPerFile < run.rows; part++) {
       const { name } = await somnet.load(`names-${part}`);
-      name.forEach((text, at) => rows.set(somnet.csvCell(text), part * run.namesAFile + at));
+      name.forEach((text, at) => rows.set(somnet.csvCell(text), part * run.namesPerFile + at));
     }
     const labels = new Map(run.classes.map((name, label) => [somnet.csvCell(name), label]));
     const keys = { keep: () => "k", drop: () => "d", relabel: (label) => (labels.has(label) ? `r${labels.get(label)}` : null) };

@@ -9,7 +9,7 @@ const mapDrawing = (() => {
 
   // Cividis: even steps to the eye, the same for people who do not see red or green.
   const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
-  // Okabe and Ito's colours; beyond seven classes they come again with stripes, then with dots, then anew.
+  // Okabe and Ito's colours; beyond seven classes they come again with stripes, then with dots, then from the start.
   const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"];
 
   const NOTES = {
@@ -77,7 +77,7 @@ const mapDrawing = (() => {
   const width = () => canvas.clientWidth || 1;
   const smallestCell = () => SMALLEST_CELL[state.layer] ?? SMALLEST_PLAIN_CELL;
 
-  // Slots a side of what is drawn as one.
+  // Slots per side of what is drawn as one.
   function blockSize() {
     return Math.max(1, Math.ceil((smallestCell() * state.view.span) / width()));
   }

@@ -5,7 +5,7 @@
   const { make, byId, number } = somnet;
   const { state, unpack, short } = memoryMap;
   const { draw, describeLayer, swatch, width, smallestCell, blockSize } = mapDrawing;
-  const CLOSEST = 10; // slots a side, at the largest zoom
+  const CLOSEST = 10; // slots per side, at the largest zoom
   const LEGEND_CLASSES = 60; // more are chosen from the list alone
   const canvas = byId("map");
 
@@ -64,7 +64,7 @@
     const name = rois.name[place], given = state.classes[rois.label[place]] ?? "";
     const frame = make("span", { class: "thumb" });
     if (rois.crop[place]) {
-      const file = `crops/${Math.floor(slot / state.map.slotsAFile)}/${slot}-${place}.jpg`;
+      const file = `crops/${Math.floor(slot / state.map.slotsPerFile)}/${slot}-${place}.jpg`;
       frame.append(make("img", { src: file, alt: "", loading: "lazy", decoding: "async" }));
     } else frame.append(make("span", { class: "missing small" }, "no picture"));
     const what = rois.region[place] ? `region ${rois.region[place]}` : "whole image";
@@ -78,7 +78,7 @@
     state.opened = state.cursor = { row, column };
     history.replaceState(null, "", `#slot=${slot}`);
     draw();
-    const found = (await somnet.load(`slots-${Math.floor(slot / state.map.slotsAFile)}`))[slot % state.map.slotsAFile];
+    const found = (await somnet.load(`slots-${Math.floor(slot / state.map.slotsPerFile)}`))[slot % state.map.slotsPerFile];
     if (state.opened.row * state.map.side + state.opened.column !== slot) return; // another one was opened meanwhile
     byId("slot-none").hidden = true;
     byId("slot-open").hidden = false;
