@@ -1,4 +1,4 @@
-"""The results of a benchmark as text: a row a run for machines, a row a method for people. Pure."""
+"""The results of a benchmark as text: one row per run for programs, one row per method to read. Pure."""
 
 import csv
 import io
@@ -68,7 +68,7 @@ class Comparison:
 
 
 def results_csv(results: Iterable[Result]) -> str:
-    """A row a run. No cell starts a formula."""
+    """One row per run. No cell starts a formula."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(field.name for field in fields(Result))
@@ -85,7 +85,7 @@ def chart(comparison: Comparison) -> str:
     return score_chart(comparison.title, subtitle, scores, baseline=BASELINE)
 
 
-# --- tables for people
+# --- tables to read
 
 
 def comparison_table(

@@ -22,7 +22,7 @@ from somnet.training.train import train
 log = logging.getLogger("somnet")
 
 METHODS = ("plain", "somnet", Config().method)  # the baseline, the paper, and the default
-MOST_SEEDS = 1000  # of a range: more is a slip of the pen
+MOST_SEEDS = 1000  # of a range: more is a typo
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
                 raise TrainingStopped(f"stopped, what is done is kept: {AGAIN}", stopped.exit_code - 128) from None
             except RunError as error:
                 raise RunError(
-                    f"{folder} is of another version ({error}): delete {out}, or give another --out"
+                    f"{folder} was written by another version ({error}): delete {out}, or give another --out"
                 ) from None
     write_json(out / SUMMARY, {"results": results})
     shown = Run(out / "runs" / f"somnet-seed{seeds[0]}")

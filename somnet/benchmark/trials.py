@@ -44,14 +44,14 @@ class Benchmark:
         return {entry.name: names[self.configure(entry, 0).hash()] for entry in self.entries}
 
     def title(self) -> str:
-        """What it is run on, for people."""
+        """What it is run on, as text to read."""
         data = "the toy web" if self.data is None else _as_text(self.data)
         unset = asdict(NoiseRecipe())
         given = unset if self.noise is None else asdict(self.noise)
         noise = ", ".join(f"{name}={_as_text(value)}" for name, value in given.items() if value != unset[name])
         return f"{data} with {noise}" if noise else data
 
-    def begun_with(self) -> dict[str, Any]:
+    def fixed_settings(self) -> dict[str, Any]:
         """All that must stay the same when it is resumed; methods and seeds may be added."""
         noise = None if self.noise is None else {name: _absolute(value) for name, value in asdict(self.noise).items()}
         settings = self.config.model_dump(mode="json", exclude={"method", "seed"})
@@ -121,7 +121,7 @@ def _names(text: str, known: Sequence[str], kind: str) -> tuple[str, ...]:
     names = _split(text)
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no {kind} '{name}': choose of {', '.join(known)}, separated by commas")
+            raise ConfigError(f"there is no {kind} '{name}': choose from {', '.join(known)}, separated by commas")
     return names
 
 
@@ -139,7 +139,7 @@ def trial_of(benchmark: Benchmark, entry: Entry, seed: int, out: Path) -> Trial:
 
 
 def other_trials(benchmark: Benchmark, trials: Sequence[Trial], out: Path) -> list[Trial]:
-    """Runs that were begun in this folder with other methods or seeds than those asked for now."""
+    """Runs that were started in this folder with other methods or seeds than those asked for now."""
     asked = {trial.folder for trial in trials}
     found = []
     for folder in sorted((out / "runs").glob("*-seed*")):

@@ -17,8 +17,8 @@ Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SURE = 0.7  # predicted_score from which on a label is replaced
 NEARLY_CLEAN = 0.08  # share of images predicted otherwise below which the data count as clean
-ONE_FLAT_HEAP = 0.75  # separability by Otsu of an even spread: more of it takes two heaps
-MOST_PER_DISAGREEMENT = 3  # images that go for each one predicted otherwise: a model learns some wrong labels by heart
+UNIFORM_SEPARABILITY = 0.75  # Otsu's separability of a uniform distribution: two groups have more
+MOST_PER_DISAGREEMENT = 3  # images removed for each one predicted otherwise: a model memorises some wrong labels
 KEEP, DROP, RELABEL = "keep", "drop", "relabel"
 
 
@@ -42,16 +42,17 @@ class Verdicts:
 
 
 def choose_threshold(score: NDArray[np.float64], disagrees: NDArray[np.bool_]) -> float | None:
-    """Where to cut the label scores (n,) of readable images; None where they do not fall into two heaps.
+    """Where to cut the label scores (n,) of readable images; None where they do not form two groups.
 
-    The cut is the one between the two heaps of the scores' log-odds, but no more than three images go for each one that
-    the model would label otherwise. Clutter and hard images make one broad heap: cutting it would cost right images.
+    The cut is the one between the two groups of the scores' log-odds, but no more than three images are removed for
+    each one that the model would label otherwise. Clutter and hard images make one broad group: cutting it would cost
+    right images.
     """
     if disagrees.mean() < NEARLY_CLEAN:
         return None
     bounded = np.clip(score, 1e-4, 1 - 1e-4)
     cut, separability = _otsu(np.log(bounded / (1 - bounded)))
-    if separability <= ONE_FLAT_HEAP:
+    if separability <= UNIFORM_SEPARABILITY:
         return None
     most = min(MOST_PER_DISAGREEMENT * int(disagrees.sum()), len(score) - 1)
     return float(min(1 / (1 + np.exp(-cut)), np.sort(score)[most]))
@@ -189,8 +190,8 @@ def read_decisions(file: Path) -> dict[str, Decision]:
         name, action, label = (csv_text(row.get(column) or "") for column in ("file_name", "decision", "label"))
         if not name or action not in (KEEP, DROP, RELABEL) or (action == RELABEL and not label):
             raise ConfigError(
-                f"{file} line {line} is no decision: write file_name, decision ({KEEP}, {DROP} or {RELABEL}) and, to "
-                "relabel, the label"
+                f"{file} line {line} is not a decision: write file_name, decision ({KEEP}, {DROP} or {RELABEL}) and, "
+                "to relabel, the label"
             )
         decision = Decision(action, label or None)
         if found.setdefault(name, decision) != decision:

@@ -74,7 +74,7 @@ def main() -> None:
         app()
     except TrainingStopped as stopped:
         if rank == "0":  # the others were told as well
-            print(stopped, file=sys.stderr)  # the console may have been struck in the middle of a line, and keep silent
+            print(stopped, file=sys.stderr)  # the console may have been interrupted in a line, and print nothing
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)

@@ -170,7 +170,7 @@ class PixelInputs:
             image = read_picture(self.index.location(row), at_least=at_least).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
-            raise DataError(f"{name} could be read before but not now: {error}: restore it and go on") from None
+            raise DataError(f"{name} could be read before but not now: {error}: restore it and continue") from None
         if view is not None:
             image = crop_shares(image, view)
         boxes, mask = self.boxes(row)
@@ -192,7 +192,7 @@ class CachedInputs:
 
 @dataclass(frozen=True)
 class DrawnInputs:
-    """Different inputs for the same images: each time an image is due, one of them is drawn by the seed."""
+    """Different inputs for the same images: whenever an image is used, one of them is drawn by the seed."""
 
     choices: Sequence[Inputs]
 
@@ -278,7 +278,7 @@ def named_worker_death() -> Iterator[None]:
             raise
         what = str(error).splitlines()[0].rstrip(". ")
         raise DataError(
-            f"a data worker died ({what}): go on with --resume, and with --workers 0 if memory is short"
+            f"a data worker died ({what}): continue with --resume, and with --workers 0 if memory is short"
         ) from None
 
 

@@ -57,7 +57,7 @@ class NoiseRecipe:
     def __post_init__(self) -> None:
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"noise {name}={getattr(self, name)} is no share: give a number from 0 to 1")
+                raise ConfigError(f"noise {name}={getattr(self, name)} is out of range: give a number from 0 to 1")
         if self.flip + self.asymmetric + self.open > 1 + 1e-9:  # 0.33 + 0.56 + 0.11 is a little more than 1
             raise ConfigError("flip, asymmetric and open noise together exceed all images: give shares of at most 1")
         if self.open and self.scenes() is None:
@@ -65,7 +65,7 @@ class NoiseRecipe:
         if self.foreign and not self.open:
             raise ConfigError("foreign pictures are for open-set noise alone: add open=0.1, or leave out foreign")
         if self.seed is not None and self.seed < 0:
-            raise ConfigError(f"noise seed={self.seed} is no seed: give a whole number from 0 on")
+            raise ConfigError(f"noise seed={self.seed} is not a seed: give a whole number from 0 on")
 
     def scenes(self) -> Path | None:
         """Where open-set images come from."""
@@ -144,8 +144,8 @@ def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
     assert recipe.seed is not None
     splits, labels, problems = index.column("split"), index.labels(), index.column("problem")
     true_labels, true_boxes = index.column("true_label"), index.column("true_box")
-    sound = [split in _USED_SPLITS and problem is None for split, problem in zip(splits, problems, strict=True)]
-    usable = np.array(sound, bool) & (labels >= 0)
+    trusted = [split in _USED_SPLITS and problem is None for split, problem in zip(splits, problems, strict=True)]
+    usable = np.array(trusted, bool) & (labels >= 0)
     train = np.array([split == "train" for split in splits], bool) & usable
     rng = np.random.default_rng(recipe.seed)
     noisy, foreign = draw_labels(labels, train, len(index.classes), recipe, rng)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the thing
+SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the object
 
 
 def to_square(image: Image.Image, side: int) -> Tensor:

@@ -38,7 +38,7 @@ def export(
     names = {file.name for file in out.iterdir()} if out.is_dir() else set()
     ours = not names - {CARD, WEIGHTS, CONFIG, GRAPH}
     refuse_taken(
-        out, "an export, or holds other files too", ours=ours, meant=overwrite, how="--overwrite to replace it"
+        out, "an export, or contains other files too", ours=ours, meant=overwrite, how="--overwrite to replace it"
     )
     card = model_card(run, format)  # an unfinished run is refused before any work
     with atomic_folder(out) as folder:
@@ -48,7 +48,7 @@ def export(
 
 
 def preprocessing(network: Network, side: int) -> dict[str, Any]:
-    """How an image becomes the network's input, for people and programs."""
+    """How an image becomes the network's input, to read and for programs."""
     return {
         "size": [side, side],
         "resize": "the whole upright RGB image squashed to the square, aspect ratio not kept; bilinear, antialiased",

@@ -1,4 +1,4 @@
-"""All methods by name, one line each, and their settings. Nothing here loads torch, so it is on the lowest floor.
+"""All methods by name, one line each, and their settings. Nothing here loads torch, so it is in the lowest layer.
 
 Another package brings a method by an entry point of the group `somnet.methods`: `name = "package.module:Class"`.
 `package.module:Class` itself is a name too, where the person at the keyboard gives it.
@@ -77,7 +77,7 @@ def import_method_module(module: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f"cannot import the method's module '{module}' ({error}): install it, or run in the folder that holds it"
+            f"cannot import the method's module '{module}' ({error}): install it, or run in the folder that contains it"
         ) from None
     finally:
         for folder in path:

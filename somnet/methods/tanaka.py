@@ -23,7 +23,7 @@ TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
 class TanakaSettings(MethodSettings):
     """Soft labels from the network's own predictions, then a fresh network on them."""
 
-    alpha: Strength = 1.2  # of the prior: no class may swallow all
+    alpha: Strength = 1.2  # of the prior: no class may take all images
     beta: Strength = 0.8  # of the entropy
     window: Count = 10  # predictions of at most so many epochs are averaged
     first_share: Share = 0.6  # of the epochs, to find the soft labels; the rest trains the fresh network
@@ -50,7 +50,7 @@ class Tanaka(Method):
     Deviations from the paper: the mean over 10 epochs is a running one, as a history would take ten tables; an image's
     soft label moves when the image is visited instead of at the end of the epoch, which is the same for the image;
     the paper's high learning rate, against memorising, is left to the budget that all methods share.
-    State: soft labels, N x 16 numbers (see SampleTable), not N x C; a counter an image; the weights of the start.
+    State: soft labels, N x 16 numbers (see SampleTable), not N x C; one counter per image; the weights of the start.
     """
 
     divisible = False  # the prior term is the logarithm of a mean over the batch
@@ -79,7 +79,7 @@ class Tanaka(Method):
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """Step 2 starts anew."""
+        """Step 2 starts from the first weights."""
         if phase.name == FRESH:
             self.beginning.restart(self.network)
 

@@ -38,7 +38,7 @@ def _expand(path: str) -> Iterator[str]:
     else:
         found = sorted(glob.glob(path, recursive=True), key=os.fsencode)
         if not found:
-            raise DataError(f"no file matches {path}: mend the pattern, or give a folder")
+            raise DataError(f"no file matches {path}: check the pattern, or give a folder")
         for match in found:
             if os.path.isdir(match):
                 yield from _expand(match)

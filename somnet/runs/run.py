@@ -78,7 +78,7 @@ class Run:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         if not (self.path / CONFIG).is_file():
-            raise RunError(f"{self.path} is no run (it has no {CONFIG}): give the --out folder of somnet train")
+            raise RunError(f"{self.path} is not a run (it has no {CONFIG}): give the --out folder of somnet train")
         self.config = load_config(self.path / CONFIG)
         try:
             found = parse_json((self.path / DATA).read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ class Run:
         try:
             restore_method(method, tensors)
         except ValueError as error:
-            raise RunError(f"{self.path / LAST} does not fit its config ({error}): train again") from None
+            raise RunError(f"{self.path / LAST} does not match its config ({error}): train again") from None
         return method.eval()
 
     @property
@@ -112,7 +112,7 @@ class Run:
         try:
             found = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            raise RunError(f"{self.path} is not finished: go on with somnet train --resume") from None
+            raise RunError(f"{self.path} is not finished: continue with somnet train --resume") from None
         return found
 
     def scores(self) -> pa.Table:
@@ -120,7 +120,7 @@ class Run:
         try:
             return pq.read_table(self.path / ISSUES)
         except (OSError, pa.ArrowException):
-            raise RunError(f"{self.path} has no scores yet: go on with somnet train --resume") from None
+            raise RunError(f"{self.path} has no scores yet: continue with somnet train --resume") from None
 
     def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images."""

@@ -71,7 +71,7 @@ def inspect_images(
 
 
 def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
-    """The tables of all ranks, one a rank, for the first of them; nothing for the others."""
+    """The tables of all ranks, one per rank, for the first of them; nothing for the others."""
     stem = Path(name).stem
     files = [folder / f"{stem}-of-rank{rank}.parquet" for rank in range(ranks.world)]
     files[ranks.rank].unlink(missing_ok=True)  # of a run that was killed

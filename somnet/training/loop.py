@@ -107,7 +107,7 @@ class Trainer:
         with torch.no_grad():
             self.method.prepare(phase, self.bag_pass, generator)
         self.ranks.follow_first(self.method.state_dict().values())
-        if resumed is not None and self.at.inside_phase:  # what prepare() started anew had moved on
+        if resumed is not None and self.at.inside_phase:  # what prepare() reset had moved on
             self.state.restore(resumed)
         self.phase_inputs = self._inputs_of(phase)
 

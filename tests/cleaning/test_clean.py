@@ -64,7 +64,7 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """18 sound images, and: a copy in train, one in test, a broken file, odd names, one name in two folders."""
+    """18 valid images, and: a copy in train, one in test, a broken file, odd names, one name in two folders."""
     data = photos.fill(tmp_path_factory.mktemp("cleaning") / "web")
     train = data / "train"
     for number, file in enumerate(sorted(data.rglob("*.png"))):
@@ -267,7 +267,7 @@ def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, t
     (tmp_path / "cleaned/.DS_Store").write_text("what a file browser leaves is nobody's work")
     clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS, overwrite=True)
     (tmp_path / "cleaned" / name).write_text("mine")
-    with pytest.raises(RunError, match=f"holds {name}, which is not of the cleaning"):
+    with pytest.raises(RunError, match=f"contains {name}, which cleaning did not write"):
         clean(run, tmp_path / "cleaned", overwrite=True)
     assert (tmp_path / "cleaned" / name).read_text() == "mine"
 

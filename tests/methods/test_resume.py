@@ -94,10 +94,10 @@ def test_a_signal_between_phases_is_obeyed_at_once(
     for stop in {1, len(passes)} & set(range(1, len(passes) + 1)):
         out = tmp_path / str(stop)
         trainer = toy(name, **SHORT).trainer(out)
-        begun = count_passes(monkeypatch, trainer, stop)
+        passes_until_stop = count_passes(monkeypatch, trainer, stop)
         with pytest.raises(TrainingStopped):
             trainer.run()
-        assert (len(begun), begun[-1]) == (stop, 1)
+        assert (len(passes_until_stop), passes_until_stop[-1]) == (stop, 1)
         toy(name, **SHORT).trainer(out).run(resume=True)
         must_be_equal(final_state(out), final_state(tmp_path / "whole"))
 

@@ -1,7 +1,7 @@
-"""Does each method do its job? Small tasks on which plain training suffers from noise, and each rival less so.
+"""Does each method do its job? Small tasks on which plain training suffers from noise, and each other method less so.
 
 Images are feature maps made of class prototypes and noise, so a run takes a second or two. Flips: 40 % of the labels
-are wrong, and plain training learns them by heart. Clutter: the thing fills a quarter of the map, a proposal frames
+are wrong, and plain training memorises them. Clutter: the thing fills a quarter of the map, a proposal frames
 it, loud foreign things fill the rest; the images of the test show the thing alone.
 """
 

@@ -104,13 +104,13 @@ def test_all_rois_share_the_weight_by_their_scores(toy: "MakeToy", monkeypatch: 
 
 
 def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory keeps two of three ROIs, and of these the classifier takes the one where it believes the label."""
+    """The memory keeps two of three ROIs, and of these the classifier takes the one most like the label."""
     method = with_memory(toy, **{"somnet.weighting.keep_last": 0.6})
     feed(method, axes(1, 0, 3), monkeypatch)
     with torch.no_grad():
         method.memory.d[3], method.memory.r[:, 3] = torch.tensor([1e-6, 0.5, 0.5]), 1e-6
         weight = torch.zeros_like(method.network.classifier.weight)  # (C, F)
-        weight[0, 0], weight[0, 3] = 1.0, 5.0  # it believes class 0 on axis 0, and even more on axis 3
+        weight[0, 0], weight[0, 3] = 1.0, 5.0  # it sees class 0 on axis 0, and even more on axis 3
         method.network.classifier.weight.copy_(weight)
         seen = method.inspect(one_bag(0, [WHOLE, HALF, QUARTER]))
     # .08 for the image and .48 for the first region are kept, the second region has next to nothing

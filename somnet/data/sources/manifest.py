@@ -1,4 +1,4 @@
-"""metadata.csv, .jsonl or .parquet: a row an image. Once it exists it, not the folder, gives the label."""
+"""metadata.csv, .jsonl or .parquet: one row per image. Once it exists it, not the folder, gives the label."""
 
 import csv
 import json
@@ -74,19 +74,19 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                     if line.strip():
                         row = json.loads(line)
                         if not isinstance(row, dict):
-                            raise DataError(f"{file} line {number} is no JSON object: write one object a line")
+                            raise DataError(f"{file} line {number} is not a JSON object: write one object per line")
                         yield row
         elif file.suffix == ".csv":
             with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
                 yield from csv.DictReader(lines)
         else:
-            raise DataError(f"{file} is no manifest: name it {', '.join(NAMES)}, or give a folder")
+            raise DataError(f"{file} is not a manifest: name it {', '.join(NAMES)}, or give a folder")
     except (OSError, ValueError, pa.ArrowException, csv.Error, RecursionError) as error:
-        raise DataError(f"cannot read the manifest {file}: {error}: mend or replace it") from None
+        raise DataError(f"cannot read the manifest {file}: {error}: fix or replace it") from None
 
 
 def label_text(value: Any) -> str | None:
-    """A label as text, with what is no UTF-8 shown as escapes; an empty one is none."""
+    """A label as text, with what is not UTF-8 shown as escapes; an empty one is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return display_name(_bytes(str(value))).strip() or None
@@ -124,9 +124,9 @@ def _problem(real_root: str, name: Any, label: str | None) -> str | None:
     if label is None:
         return "the row has no label: fill it in"
     if "\0" in name:
-        return "the file name holds a zero byte: mend it"
+        return "the file name contains a null byte: fix it"
     if os.fsdecode(_bytes(name)) != name:
-        return "the file name holds characters that no file can have: mend it"
+        return "the file name contains characters that are not allowed: fix it"
     real = os.path.realpath(os.path.join(real_root, os.fsdecode(_bytes(name))))  # follows links, too
     if os.path.isabs(name) or os.path.commonpath([real, real_root]) != real_root:
         return OUTSIDE

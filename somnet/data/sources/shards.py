@@ -33,7 +33,7 @@ log = logging.getLogger("somnet")
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
 LABELS = ("cls", "txt", "json")  # the first of them that is there counts
-CLASSES = "classes.txt"  # beside the shards, where numbers stand for classes: a name a line
+CLASSES = "classes.txt"  # beside the shards, where numbers stand for classes: one name per line
 LARGEST_HEADER = 1 << 20  # bytes: a name, or a label; more is an attack
 
 FORMAT = 1  # raise it when the table of members changes
@@ -211,7 +211,7 @@ class _Archive(io.FileIO):
                 if any(os.pread(self.fileno(), tarfile.BLOCKSIZE, archive.offset)):  # tarfile takes it for the end
                     raise tarfile.ReadError(f"damaged at byte {archive.offset}")
         except (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError) as error:
-            raise DataError(f"{self.name} is no sound tar archive ({error}): fetch it again, uncompressed") from None
+            raise DataError(f"{self.name} is not a valid tar archive ({error}): fetch it again, uncompressed") from None
 
     def text(self, member: tarfile.TarInfo) -> str:
         """What a small member says."""

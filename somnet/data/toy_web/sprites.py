@@ -34,7 +34,7 @@ def ready_sprite(name: str, side: int, rng: np.random.Generator) -> Array:
 
 @cache
 def _stock(name: str) -> tuple[tuple[Array, ...], ...]:
-    """Return ready-made sprites of a thing: drawing the small things anew for each picture would take long.
+    """Return ready-made sprites of a thing: drawing the small things again for each picture would take long.
 
     Each comes in a few sizes, so that it is never shrunk much when it is used.
     """
