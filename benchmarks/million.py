@@ -36,7 +36,7 @@ from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_ba
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, Unreadable
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
-from somnet.data.proposals import FILES_PER_CHUNK, FOUND, SEEN, Scan, found_folder, scan, seen_file
+from somnet.data.proposals import FILES_PER_CHUNK, FILES_SCHEMA, SCAN_SCHEMA, Scan, files_table, scan, scan_folder
 from somnet.methods.base import Inspection, Method, Step
 from somnet.methods.sample_table import SampleTable
 from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
@@ -156,10 +156,10 @@ def fill_cache(index: Index) -> None:
         fixed(rng.integers(0, 256, (count, width), np.uint8)).take(pa.array(same)) for width in (16, HASH_BYTES)
     )
     times = np.full(count, os.stat(index.root / "shard.tar").st_mtime_ns)
-    seen = pa.table([index.table["file_name"], index.table["size"], pa.array(times), keys], schema=SEEN)
-    seen_file(index.root).parent.mkdir(parents=True)
-    pq.write_table(seen, seen_file(index.root))
-    found_folder(CONFIG.proposals).mkdir(parents=True)
+    files = pa.table([index.table["file_name"], index.table["size"], pa.array(times), keys], schema=FILES_SCHEMA)
+    files_table(index.root).parent.mkdir(parents=True)
+    pq.write_table(files, files_table(index.root))
+    scan_folder(CONFIG.proposals).mkdir(parents=True)
     for start in range(0, count, FILES_PER_CHUNK):
         rows = min(FILES_PER_CHUNK, count - start)
         pixels = rng.random((rows * boxes, 4), np.float32) * SIDE
@@ -167,8 +167,8 @@ def fill_cache(index: Index) -> None:
         side = pa.array(np.full(rows, SIDE, np.int32))
         lists = pa.ListArray.from_arrays(ends, pa.array(pixels.ravel()))
         columns = [keys[start : start + rows], side, side, lists, hashes[start : start + rows], pa.nulls(rows)]
-        found = pa.Table.from_arrays(columns, names=FOUND.names).cast(FOUND)
-        pq.write_table(found, found_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
+        scanned = pa.Table.from_arrays(columns, names=SCAN_SCHEMA.names).cast(SCAN_SCHEMA)
+        pq.write_table(scanned, scan_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
 
 
 def fixed(values: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pa.Array:

@@ -180,7 +180,7 @@ def mistakes(error: ValidationError) -> str:
     """What is wrong, each mistake with its place, on one line."""
     lines = []
     for problem in error.errors():
-        place = ".".join(str(part) for part in problem["loc"]) or "config"
+        place = ".".join(str(key) for key in problem["loc"]) or "config"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             message = "unknown setting: see docs/configuration.md for the names"

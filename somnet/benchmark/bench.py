@@ -69,7 +69,7 @@ def run_bench(
             results[trial] = _outcome(trial, error)
             ranks.note(_ended(trial, ranks), error or "")
             if ranks.first:
-                results |= {other: found for other, found in _finished(trials).items() if other not in results}
+                results |= {other: result for other, result in _finished(trials).items() if other not in results}
                 _report(results[trial])
                 _write_results(benchmark, {**earlier, **results}, out)
         if not ranks.first:
@@ -134,12 +134,12 @@ def _report(result: Result) -> None:
         log.info("%s, seed %d: top-1 %.2f %% in %s", result.method, result.seed, 100 * result.top1, took)
 
 
-def _write_results(benchmark: Benchmark, found: Mapping[Trial, Result], out: Path) -> None:
+def _write_results(benchmark: Benchmark, finished: Mapping[Trial, Result], out: Path) -> None:
     """All that is known, seed by seed: also runs of methods and seeds that were asked for another time."""
     stands_for = benchmark.stands_for()
-    methods = list(dict.fromkeys((*stands_for.values(), *(trial.name for trial in found))))
-    seeds = sorted({*benchmark.seeds, *(trial.config.seed for trial in found)})
-    results = sorted(found.values(), key=lambda result: (result.seed, methods.index(result.method)))
+    methods = list(dict.fromkeys((*stands_for.values(), *(trial.name for trial in finished))))
+    seeds = sorted({*benchmark.seeds, *(trial.config.seed for trial in finished)})
+    results = sorted(finished.values(), key=lambda result: (result.seed, methods.index(result.method)))
     comparison = Comparison(benchmark.title(), methods, seeds, results)
     write_text(out / "results.csv", results_csv(results))
     epochs = benchmark.config.train.epochs
@@ -156,11 +156,11 @@ def _prepare(benchmark: Benchmark, out: Path, seed: int, device: str, workers: i
     config = benchmark.configure(PLAIN, seed)
     data = make_data(benchmark, out, seed, workers)
     compute = Compute(device_of_rank(choose_device(device)), workers)
-    found = open_dataset(data, config, compute)
-    if found.test is None:
+    dataset = open_dataset(data, config, compute)
+    if dataset.test is None:
         raise DataError(f"{data} has no test images, so there is no accuracy to compare: add them under test/")
-    network = build_method(config, found.train.labels, len(found.classes)).to(compute.device).network
-    for part in (found.train, found.test):
+    network = build_method(config, dataset.train.labels, len(dataset.classes)).to(compute.device).network
+    for part in (dataset.train, dataset.test):
         make_inputs(part, network, config.model.imgsz, compute)
 
 

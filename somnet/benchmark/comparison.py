@@ -95,10 +95,10 @@ def comparison_table(
 
     `stands_for` tells for each entry of the paper's tables under which name it was run: equal settings run once.
     """
-    parts = [f"# {plain_text(comparison.title)}", _overview(comparison), _notes(comparison, epochs)]
+    sections = [f"# {plain_text(comparison.title)}", _overview(comparison), _notes(comparison, epochs)]
     for table in tables:
-        parts.append(_PAPER_TABLES[table](comparison, stands_for))
-    return "\n\n".join(filter(None, parts)) + "\n"
+        sections.append(_PAPER_TABLES[table](comparison, stands_for))
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def plain_text(text: str) -> str:
@@ -121,8 +121,8 @@ def _overview(comparison: Comparison) -> str:
     runs = {name: comparison.finished[name] for name in (*names, *waiting)}
 
     def column(value: Callable[[Result], float | None], digits: int, *, best: bool = False) -> list[str]:
-        found = [[x for run in own if (x := value(run)) is not None] for own in runs.values()]
-        return _cells(found, digits, best=best)
+        values = [[x for run in own if (x := value(run)) is not None] for own in runs.values()]
+        return _cells(values, digits, best=best)
 
     columns = {
         "rank": [str(1 + means.index(mean)) for mean in means] + [UNKNOWN] * len(waiting),  # equals share one
@@ -152,13 +152,13 @@ def _notes(comparison: Comparison, epochs: int) -> str:
 
 
 def _parameters(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
-    parts = ["## Parameters (the paper's Table 1)"]
+    sections = ["## Parameters (the paper's Table 1)"]
     for symbol, published in (("n_g", paper_tables.BAG_SIZES), ("L", paper_tables.SLOTS)):
         ours = _cells([_accuracies(comparison, stands_for, figure) for figure in published], 1, best=True)
         theirs = _cells([[figure.accuracy] for figure in published], 1, best=True)
         header = [f"`{symbol}`", *(figure.label for figure in published)]
-        parts.append(_markdown(header, [["here", *ours], [PAPER, *theirs]]))
-    return "\n\n".join(parts)
+        sections.append(_markdown(header, [["here", *ours], [PAPER, *theirs]]))
+    return "\n\n".join(sections)
 
 
 def _ablations(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
@@ -215,8 +215,8 @@ def _cells(values: Sequence[Sequence[float]], digits: int, *, best: bool = False
 
 def _once(values: Iterable[float | None]) -> str:
     """Figures that do not depend on the seed; all of them if they do."""
-    found = sorted({round(value, 2) for value in values if value is not None})
-    return ", ".join(f"{value:g}" for value in found) or UNKNOWN
+    distinct = sorted({round(value, 2) for value in values if value is not None})
+    return ", ".join(f"{value:g}" for value in distinct) or UNKNOWN
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

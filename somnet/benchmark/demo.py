@@ -29,8 +29,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds from `0,1,2`, from `0-4`, or from both; each once."""
     seeds: dict[int, None] = {}
     try:
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
+        for item in text.split(","):
+            first, dash, last = item.partition("-")
             low, high = int(first), int(last if dash else first)
             if not 0 <= high - low < MOST_SEEDS or high >= SEEDS:
                 raise ValueError

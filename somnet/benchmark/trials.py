@@ -114,7 +114,7 @@ def _entry(name: str) -> Entry:
 
 
 def _split(text: str | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",")))
+    return tuple(dict.fromkeys(name.strip() for name in (text or "").split(",")))
 
 
 def _names(text: str, known: Sequence[str], kind: str) -> tuple[str, ...]:
@@ -141,13 +141,13 @@ def trial_of(benchmark: Benchmark, entry: Entry, seed: int, out: Path) -> Trial:
 def other_trials(benchmark: Benchmark, trials: Sequence[Trial], out: Path) -> list[Trial]:
     """Runs that were started in this folder with other methods or seeds than those asked for now."""
     asked = {trial.folder for trial in trials}
-    found = []
+    others = []
     for folder in sorted((out / "runs").glob("*-seed*")):
         name, _, seed = folder.name.rpartition("-seed")
         known = ENTRIES.get(name) or (_entry(name) if name in known_methods() else None)
         if known and seed.isdecimal() and folder not in asked:
-            found.append(trial_of(benchmark, known, int(seed), out))
-    return found
+            others.append(trial_of(benchmark, known, int(seed), out))
+    return others
 
 
 def data_folder(benchmark: Benchmark, out: Path, seed: int) -> Path:

@@ -115,16 +115,16 @@ def clean(
         raise RunError(f"the run's data {place} are gone: say where they are now with --data")
     index = open_source(source)
     _check_place(out, place if place.is_dir() else place.parent, overwrite=overwrite)
-    part = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
-    shutil.rmtree(part, ignore_errors=True)  # of a cleaning that was killed
+    building = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
+    shutil.rmtree(building, ignore_errors=True)  # of a cleaning that was killed
     try:
         with stopping_signals(AGAIN):
-            _write(part, _Job(run, index, scores, verdicts, crops), formats)
-            replace_folder(part, out)
+            _write(building, _Job(run, index, scores, verdicts, crops), formats)
+            replace_folder(building, out)
     except OSError as error:
         raise SomnetError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)
     return result
 
 
@@ -306,8 +306,8 @@ def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
     except (OSError, pa.ArrowException):
         raise RunError(f"{run.path} has no regions.parquet: continue with somnet train --resume") from None
     whole = regions.filter(pc.equal(regions["region"], 0))["box"].to_pylist()  # in the order of the scores
-    found = [(round(box[2]), round(box[3])) for box in whole]
-    return found + [(0, 0)] * (scores.num_rows - len(found))
+    sizes = [(round(box[2]), round(box[3])) for box in whole]
+    return sizes + [(0, 0)] * (scores.num_rows - len(sizes))
 
 
 def _original(index: Index, row: int) -> str:
@@ -326,14 +326,14 @@ def _bring(source: Location, target: Path) -> None:
 
 
 def _crop(source: Location, box: Box, target: Path) -> tuple[int, int]:
-    """Write a part of an image, upright, and return its size."""
+    """Write a crop of an image, upright, and return its size."""
     image = read_picture(source).image
     x1, y1 = int(box[0]), int(box[1])
     x2, y2 = min(image.width, max(x1 + 1, round(box[2]))), min(image.height, max(y1 + 1, round(box[3])))
-    part = image.crop((x1, y1, x2, y2))
+    crop = image.crop((x1, y1, x2, y2))
     target.parent.mkdir(parents=True, exist_ok=True)
-    part.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
-    return part.size
+    crop.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
+    return crop.size
 
 
 class _Names:

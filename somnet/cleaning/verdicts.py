@@ -185,7 +185,7 @@ def read_decisions(file: Path) -> dict[str, Decision]:
         raise ConfigError(
             f"{file} has no column {missing[0]} in its first line: let that be file_name,decision,label, with commas"
         )
-    found: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = {}
     for line, row in enumerate(rows, start=2):
         name, action, label = (csv_text(row.get(column) or "") for column in ("file_name", "decision", "label"))
         if not name or action not in (KEEP, DROP, RELABEL) or (action == RELABEL and not label):
@@ -194,6 +194,6 @@ def read_decisions(file: Path) -> dict[str, Decision]:
                 "to relabel, the label"
             )
         decision = Decision(action, label or None)
-        if found.setdefault(name, decision) != decision:
+        if decisions.setdefault(name, decision) != decision:
             raise ConfigError(f"{file} line {line} contradicts an earlier one about {name}: keep one of them")
-    return found
+    return decisions

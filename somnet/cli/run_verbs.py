@@ -37,10 +37,10 @@ def report(
     from somnet.report.site import PICTURES, write_report
     from somnet.runs.run import Run
 
-    index = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
-    console.print(f"{index}: open it in a browser, or share the folder {index.parent}", markup=False, soft_wrap=True)
+    page = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
+    console.print(f"{page}: open it in a browser, or share the folder {page.parent}", markup=False, soft_wrap=True)
     if open_:
-        typer.launch(str(index.resolve()))
+        typer.launch(str(page.resolve()))
 
 
 @app.command()
@@ -61,9 +61,9 @@ def predict(
     from somnet.runs.run import Run
 
     model, files = Run(run), image_files(images)
-    found = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
-    found = with_heatmaps(found, heatmaps) if heatmaps else found
-    count, bad = write_predictions(found, out, top=min(top_k, len(model.classes)))
+    predictions = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
+    predictions = with_heatmaps(predictions, heatmaps) if heatmaps else predictions
+    count, bad = write_predictions(predictions, out, top=min(top_k, len(model.classes)))
     console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False, soft_wrap=True)
     if heatmaps:
         console.print(f"{heatmaps}: a picture of the evidence for each image", markup=False, soft_wrap=True)

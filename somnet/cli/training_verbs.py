@@ -27,13 +27,13 @@ def propose(
     index = open_source(data)
     ranks = find_ranks()
     with stopping_signals(AGAIN), quiet_ranks(ranks):
-        found = scan_together(index, settings.proposals, Compute(workers=workers, ranks=ranks))
+        scanned = scan_together(index, settings.proposals, Compute(workers=workers, ranks=ranks))
     if not ranks.first:
         return
-    rows = found.readable()
+    rows = scanned.readable()
     bad = len(index) - len(rows)
-    console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
-    for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
+    console.print(f"{len(rows)} images with {scanned.counts[rows].sum()} boxes; {bad} unreadable files")
+    for name, reason in zip(index.column("file_name"), scanned.reasons.to_pylist(), strict=True):
         if reason is not None:
             console.print(
                 f"  {screen_text(display_name(name))}: {reason}", markup=False, highlight=False, soft_wrap=True

@@ -60,7 +60,7 @@ def draw_bags(
         bags.append(dealt)
         present.append(real)
         bag_labels.append(np.full(len(dealt), label))
-    order = rng.permutation(sum(len(part) for part in bags))
+    order = rng.permutation(sum(len(of_class) for of_class in bags))
     return BagList(np.concatenate(bags)[order], np.concatenate(bag_labels)[order], np.concatenate(present)[order])
 
 
@@ -75,8 +75,8 @@ def count_bags(
 def _by_class(labels: NDArray[np.int64], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Each class that has images, and its rows in their order."""
     rows = rows[np.argsort(labels[rows], kind="stable")]
-    found, first = np.unique(labels[rows], return_index=True)
-    yield from zip(found.tolist(), np.split(rows, first[1:]), strict=True)
+    present, first = np.unique(labels[rows], return_index=True)
+    yield from zip(present.tolist(), np.split(rows, first[1:]), strict=True)
 
 
 def _pictures(members: NDArray[np.int64], groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
@@ -161,7 +161,7 @@ class PixelInputs:
     index: Index
     boxes: Boxes
     side: int
-    views: NDArray[np.float32] | None = None  # (n, 4) the part of each image to look at, in shares; None: all of it
+    views: NDArray[np.float32] | None = None  # (n, 4) the crop of each image to look at, in shares; None: all of it
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         view = None if self.views is None else self.views[row]
@@ -229,9 +229,9 @@ class BagBatches(Dataset[BagBatch]):
 
     def __getitem__(self, batch: int) -> BagBatch:
         share = self.share(batch) or range(1)
-        part = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
-        rows, present = self.bags.rows[part], self.bags.present[part]
-        label = torch.from_numpy(self.bags.label[part])
+        mine = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
+        rows, present = self.bags.rows[mine], self.bags.present[mine]
+        label = torch.from_numpy(self.bags.label[mine])
         if self.boxes is not None:  # the method has its features already and asks for no images
             boxes, mask = zip(*(self.boxes(int(row)) for row in rows.flat), strict=True)
             images = torch.zeros(0)

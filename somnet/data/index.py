@@ -96,6 +96,6 @@ def index_from_columns(root: Path, classes: Iterable[str], columns: Mapping[str,
     return Index(root, tuple(classes), pa.Table.from_arrays(arrays, schema=SCHEMA))
 
 
-def join_indexes(root: Path, classes: Iterable[str], parts: Iterable[Index]) -> Index:
+def join_indexes(root: Path, classes: Iterable[str], indexes: Iterable[Index]) -> Index:
     """One index of several that share root and classes."""
-    return Index(root, tuple(classes), pa.concat_tables([part.table for part in parts]))
+    return Index(root, tuple(classes), pa.concat_tables([index.table for index in indexes]))

@@ -80,18 +80,18 @@ _USED_SPLITS = frozenset(SPLITS.values())
 def parse_noise(text: str) -> NoiseRecipe:
     """A recipe from `flip=0.4,open=0.1,paste=DIR,seed=0`."""
     recipe: dict[str, Any] = {}
-    for part in text.split(","):
-        name, _, value = (word.strip() for word in part.partition("="))
+    for item in text.split(","):
+        name, _, value = (word.strip() for word in item.partition("="))
         if not value or name not in NoiseRecipe.__dataclass_fields__ or name in recipe:
             raise ConfigError(
-                f"cannot read the noise '{part}': write each of {', '.join(NoiseRecipe.__dataclass_fields__)} at most "
+                f"cannot read the noise '{item}': write each of {', '.join(NoiseRecipe.__dataclass_fields__)} at most "
                 "once, as in flip=0.4,paste=DIR,seed=0"
             )
         try:
             recipe[name] = _value(name, value)
         except ValueError:
             number = "a number from 0 to 1" if name in _SHARES else "a whole number"
-            raise ConfigError(f"cannot read the noise '{part}': give {number}") from None
+            raise ConfigError(f"cannot read the noise '{item}': give {number}") from None
     return NoiseRecipe(**recipe)
 
 
@@ -185,10 +185,10 @@ def draw_labels(
 
 def _pictures(folder: Path) -> list[str]:
     root = os.fsencode(folder)
-    found = [os.fsdecode(os.path.join(root, name)) for name in files_below(root, b"")] if folder.is_dir() else []
-    if not found:
+    files = [os.fsdecode(os.path.join(root, name)) for name in files_below(root, b"")] if folder.is_dir() else []
+    if not files:
         raise DataError(f"{folder} has no pictures to paste into or to add: give a folder of photos")
-    return found
+    return files
 
 
 def _write(out: Path, item: _Item) -> Row | str:

@@ -108,7 +108,7 @@ def reconstruction_errors(features: Tensor, epochs: int, balance: float, generat
                 parameter.grad = gradient
             adam.step()
     with torch.no_grad():
-        return torch.cat([model.errors(part) for part in torch.split(x, BATCH)])
+        return torch.cat([model.errors(chunk) for chunk in torch.split(x, BATCH)])
 
 
 class Drae(Plain):

@@ -54,7 +54,7 @@ def method_place(name: str) -> str:
     if name in known:
         return known[name]
     module, colon, attribute = name.partition(":")
-    if colon and all(part.isidentifier() for part in (*module.split("."), attribute)):
+    if colon and all(word.isidentifier() for word in (*module.split("."), attribute)):
         return name
     raise ConfigError(
         f"there is no method '{name}': choose one of {', '.join(sorted(known))}, or a package.module:Class of your own"

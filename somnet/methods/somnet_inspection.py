@@ -13,7 +13,7 @@ def inspect_rois(
 ) -> Inspection:
     """Memory and classifier together: the memory chooses an image's regions, the classifier judges them.
 
-    `weighed` is Eq. 10 with its parts, `kept` the normalised weights that are left of it, `similarity` the cosine to
+    `weighed` is Eq. 10 with its factors, `kept` the normalised weights that are left of it, `similarity` the cosine to
     the nearest key, each (I, P); `probabilities` (I, P, C) those of the classifier. The best region is the kept
     one in which the given label (I,) is most probable, and label_score is that probability. background_score compares
     the weight of the whole image with the largest one.

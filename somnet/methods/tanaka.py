@@ -35,9 +35,9 @@ def prior_term(logits: Tensor, prior: Tensor) -> Tensor:
     return -(prior * logits.softmax(dim=1).mean(dim=0).clamp(min=TINY).log()).sum()
 
 
-def running_mean(mean: Tensor, seen: Tensor, new: Tensor, window: int) -> Tensor:
+def running_mean(mean: Tensor, count: Tensor, new: Tensor, window: int) -> Tensor:
     """Mean (I, C) of the last `window` visits: exact for the first ones; then old visits fade, they do not fall out."""
-    return mean + (new - mean) / (seen + 1).clamp(max=window)[:, None]
+    return mean + (new - mean) / (count + 1).clamp(max=window)[:, None]
 
 
 class Tanaka(Method):
@@ -56,7 +56,7 @@ class Tanaka(Method):
     divisible = False  # the prior term is the logarithm of a mean over the batch
 
     prior: Tensor  # (C,) of the given labels
-    seen: Tensor  # (n,) predictions that an image's soft label is the mean of
+    seen: Tensor  # (n,) number of predictions that an image's soft label is the mean of
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
@@ -87,14 +87,14 @@ class Tanaka(Method):
         """Cross entropy with the labels of the phase; in step 1 both regularisers."""
         logits, rows, settings = self.predict(batch.images), batch.rows[:, 0], self.settings
         given = one_hot(batch.label, self.classes).float()  # (I, C)
-        soft, seen = self.soft.get(rows), self.seen[rows]
-        target = given if phase.name == GIVEN else torch.where(seen[:, None] > 0, soft, given)
+        soft, count = self.soft.get(rows), self.seen[rows]
+        target = given if phase.name == GIVEN else torch.where(count[:, None] > 0, soft, given)
         losses = {"cls": cross_entropy(logits, target)}
         if phase.name == FRESH:
             return Step(losses)
         losses["prior"] = settings.alpha * prior_term(logits, self.prior)
         losses["entropy"] = settings.beta * entropy(logits)
-        mean = running_mean(soft, seen, logits.detach().softmax(dim=1), settings.window)
+        mean = running_mean(soft, count, logits.detach().softmax(dim=1), settings.window)
         return Step(losses, pending={"rows": rows, "mean": mean})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
@@ -105,7 +105,7 @@ class Tanaka(Method):
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: what the soft label has left for the given label."""
-        seen = super().inspect(batch)
+        inspection = super().inspect(batch)
         rows = batch.rows[:, 0]
         left = of_label(self.soft.get(rows), batch.label)  # (I,)
-        return replace(seen, label_score=torch.where(self.seen[rows] > 0, left, seen.label_score))
+        return replace(inspection, label_score=torch.where(self.seen[rows] > 0, left, inspection.label_score))

@@ -85,8 +85,8 @@ def write_map_data(
         write_data(folder, f"plane-{number}", planes)
     for first in range(0, len(memory.keys), SLOTS_PER_FILE):
         slots = range(first, min(first + SLOTS_PER_FILE, len(memory.keys)))
-        found = describe_slots(memory, records, rois, slots, chosen, have)
-        write_data(folder, f"slots-{first // SLOTS_PER_FILE}", found)
+        described = describe_slots(memory, records, rois, slots, chosen, have)
+        write_data(folder, f"slots-{first // SLOTS_PER_FILE}", described)
 
 
 def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:
@@ -178,8 +178,8 @@ def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data:
     for slot, mine in enumerate(chosen):
         for place, roi in enumerate(mine):
             wanted[int(rois.image[roi])].append((roi, str(folder / crop_name(slot, place))))
-    for part in {slot // SLOTS_PER_FILE for slot, mine in enumerate(chosen) if mine}:
-        (folder / "crops" / str(part)).mkdir(parents=True)
+    for number in {slot // SLOTS_PER_FILE for slot, mine in enumerate(chosen) if mine}:
+        (folder / "crops" / str(number)).mkdir(parents=True)
     images = sorted(wanted)
     rows = np.flatnonzero(~records.unreadable)[images] if images else np.zeros(0, np.int64)
     tasks = [

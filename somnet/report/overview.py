@@ -36,7 +36,7 @@ class Row:
     number: int | None  # of the class page; None where there is nothing to see
     images: int
     counts: dict[str, int]  # by fault; an image can have several
-    bar: tuple[tuple[str, float, float], ...]  # state, where its part begins and how long it is, in percent
+    bar: tuple[tuple[str, float, float], ...]  # state, where its segment begins and how long it is, in percent
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,8 @@ class Records:
             yield number, rows[bounds[number] : bounds[number + 1]]
 
     def _class_number(self, column: str) -> NDArray[np.int64]:
-        found = pc.index_in(self.table[column], value_set=pa.array(self.classes, pa.string()))
-        return np.asarray(found.fill_null(-1).to_numpy(), np.int64)
+        numbers = pc.index_in(self.table[column], value_set=pa.array(self.classes, pa.string()))
+        return np.asarray(numbers.fill_null(-1).to_numpy(), np.int64)
 
     def _number(self, column: str) -> NDArray[np.float64]:
         return np.asarray(np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy()))

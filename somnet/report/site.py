@@ -82,8 +82,8 @@ def remove_report(folder: Path) -> None:
 
 def _not_ours(folder: Path) -> list[Path]:
     """What lies beside the pages of a report and is none of them; nothing where there is no folder."""
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [file for file in found if file.name not in _FOLDERS and file.suffix not in _PAGES]
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [file for file in entries if file.name not in _FOLDERS and file.suffix not in _PAGES]
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -132,11 +132,11 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
 
 def write_names(records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
     """data/names-K.js: which image a row is, for the list of decisions."""
-    for part, first in enumerate(range(0, len(records), NAMES_PER_FILE)):
+    for number, first in enumerate(range(0, len(records), NAMES_PER_FILE)):
         rows = np.arange(first, min(first + NAMES_PER_FILE, len(records)))
         have = "".join("01"[one] for one in pictures[rows].astype(int))
         write_data(
             folder,
-            f"names-{part}",
+            f"names-{number}",
             {"name": records.names(rows), "label": records.label[rows].tolist(), "pictures": have},
         )

@@ -67,7 +67,7 @@ class Curve:
     title: str
     note: str
     last: str  # value
-    lines: Sequence[str]  # points of polylines: epochs that did not log the figure part them
+    lines: Sequence[str]  # points of polylines: epochs that did not log the value interrupt them
     dots: Sequence[tuple[float, float]]
     y_ticks: Sequence[tuple[float, str]]
 
@@ -117,8 +117,8 @@ def _is_number(value: object) -> bool:
 
 def figure_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """All figures of a run: known ones in the order of TITLES, then the others."""
-    found = {name: None for row in rows for name in row if name not in PLACE}
-    return [*(name for name in TITLES if name in found), *(name for name in found if name not in TITLES)]
+    logged = {name: None for row in rows for name in row if name not in PLACE}
+    return [*(name for name in TITLES if name in logged), *(name for name in logged if name not in TITLES)]
 
 
 def section_titles() -> list[str]:
@@ -139,14 +139,14 @@ def place(number: float, count: int) -> float:
 
 def stretches(rows: Sequence[Mapping[str, Any]]) -> list[Stretch]:
     """The phases of a run; those that follow each other under one name are one."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     first = 0
     for name, own in groupby(rows, key=lambda row: str(row["phase"])):
         count = len(list(own))
         x, end = place(first - 0.5, len(rows)), place(first + count - 0.5, len(rows))
-        found.append(Stretch(len(found) + 1, name, count, x, end - x))
+        stretches.append(Stretch(len(stretches) + 1, name, count, x, end - x))
         first += count
-    return found
+    return stretches
 
 
 def x_ticks(count: int) -> list[tuple[float, str]]:

@@ -102,10 +102,10 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
     """
     images = work.train + work.test
     frozen = work.map_bytes > 0
-    seen = work.passes * work.train + work.epochs * work.test + images  # the last time to score
+    loaded = work.passes * work.train + work.epochs * work.test + images  # the last time to score
     propose = images * read.propose / cores
     maps = images * step.prepare / speedup if frozen else 0.0
-    load = (images if frozen else seen) * read.load / cores
+    load = (images if frozen else loaded) * read.load / cores
     train = work.passes * work.train * step.step / speedup
     score = (work.epochs * work.test + images) * step.forward / speedup
     busy = maps + train + score

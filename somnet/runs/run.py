@@ -81,8 +81,8 @@ class Run:
             raise RunError(f"{self.path} is not a run (it has no {CONFIG}): give the --out folder of somnet train")
         self.config = load_config(self.path / CONFIG)
         try:
-            found = parse_json((self.path / DATA).read_text(encoding="utf-8"))
-            self.data = _Data.model_validate(found).model_dump()
+            content = parse_json((self.path / DATA).read_text(encoding="utf-8"))
+            self.data = _Data.model_validate(content).model_dump()
         except ValidationError as error:
             raise RunError(f"{self.path / DATA} is damaged ({mistakes(error)}): train again with --overwrite") from None
         except (OSError, ValueError) as error:
@@ -110,10 +110,10 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
         try:
-            found = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
+            summary = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             raise RunError(f"{self.path} is not finished: continue with somnet train --resume") from None
-        return found
+        return summary
 
     def scores(self) -> pa.Table:
         """A row per training image: the content of issues.parquet."""
@@ -173,9 +173,11 @@ class Run:
         self, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
     ) -> list[Prediction]:
         good = [what for what in decoded if isinstance(what, Tensor)]
-        found = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
+        labelled = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
         return [
-            Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(found), file_name=name)
+            Prediction(name, unreadable_reason=what)
+            if isinstance(what, str)
+            else replace(next(labelled), file_name=name)
             for name, what in zip(names, decoded, strict=True)
         ]
 
@@ -185,8 +187,8 @@ class Run:
         logits = model(inputs) if cells is None else cells.mean(dim=(2, 3))  # (I, C)
         best = logits.softmax(dim=1).topk(min(top, len(self.classes)), dim=1)
         for row, (shares, places) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            seen = None if cells is None else (cells[row, places[0]] - cells[row].mean(dim=0)).cpu().numpy()  # (H, W)
-            yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=seen)
+            heat = None if cells is None else (cells[row, places[0]] - cells[row].mean(dim=0)).cpu().numpy()  # (H, W)
+            yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=heat)
 
 
 def _pixels(image: Path | str, side: int) -> Tensor | str:
@@ -198,7 +200,7 @@ def _pixels(image: Path | str, side: int) -> Tensor | str:
 
 
 def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretrained: bool | None = None) -> Method:
-    """A method with a fresh network, its random parts drawn from the seed alone."""
+    """A method with a fresh network, its random weights drawn from the seed alone."""
     model = config.model if pretrained is None else config.model.model_copy(update={"pretrained": pretrained})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -215,7 +217,7 @@ def measure(
     mine = each_image_once(labels, compute.ranks.share(len(labels)))
     workers = compute.loaders_of(cached=model.frozen_trunk)
     batches = load(BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None), workers)
-    parts = (model(batch.images.to(compute.device)).cpu() for batch in batches)
-    scores = compute.ranks.gather(torch.cat([torch.zeros(0, len(classes)), *parts])).numpy()  # (n, C)
+    logits = (model(batch.images.to(compute.device)).cpu() for batch in batches)
+    scores = compute.ranks.gather(torch.cat([torch.zeros(0, len(classes)), *logits])).numpy()  # (n, C)
     top1, top5 = top_k(scores, labels, 1), top_k(scores, labels, 5)
     return Evaluation(top1, top5, len(labels), per_class(scores, labels, classes))

@@ -101,8 +101,8 @@ class Ranks:
         if self.world > 1:
             with _named_loss():
                 dist.all_reduce(numbers, op=how)
-        found: list[float] = numbers.tolist()
-        return found
+        reduced: list[float] = numbers.tolist()
+        return reduced
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows (n, ...) of all ranks in their order; each may have another number of them."""
@@ -114,9 +114,9 @@ class Ranks:
             dist.all_reduce(counts)
             padded = rows.new_zeros(int(counts.max()), *rows.shape[1:])
             padded[: len(rows)] = rows
-            parts = [torch.empty_like(padded) for _ in range(self.world)]
-            dist.all_gather(parts, padded)
-        return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
+            gathered = [torch.empty_like(padded) for _ in range(self.world)]
+            dist.all_gather(gathered, padded)
+        return torch.cat([rows_of_rank[:count] for rows_of_rank, count in zip(gathered, counts.tolist(), strict=True)])
 
     def average(self, tensors: Sequence[Tensor], share: float) -> None:
         """Replace tensors by their mean over the ranks, in which each counts by its share; the shares sum to 1."""

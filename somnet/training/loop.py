@@ -40,7 +40,7 @@ class TrainingImages:
     inputs: Inputs
     boxes: Boxes
     groups: NDArray[np.int64] | None = None  # (n,) of duplicates, which never share a bag
-    look_again: Callable[[NDArray[np.float32]], Inputs] | None = None  # inputs that show only a part (n, 4) of each
+    crop_inputs: Callable[[NDArray[np.float32]], Inputs] | None = None  # inputs that show only a crop (n, 4) of each
 
 
 class Trainer:
@@ -201,9 +201,9 @@ class Trainer:
 
     def _inputs_of(self, phase: Phase) -> Inputs:
         views = self.method.views(phase)
-        if views is None or self.images.look_again is None:
+        if views is None or self.images.crop_inputs is None:
             return self.images.inputs
-        return DrawnInputs([self.images.look_again(views[:, number]) for number in range(views.shape[1])])
+        return DrawnInputs([self.images.crop_inputs(views[:, number]) for number in range(views.shape[1])])
 
     def _batches(self, phase: Phase) -> BagBatches:
         """The batches of this epoch, of which each rank gets its share."""

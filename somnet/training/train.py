@@ -153,8 +153,8 @@ class Job:
     def images(self) -> TrainingImages:
         """The training images for the loop."""
         part = self.data.train
-        look_again = partial(self._make_inputs, part)
-        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, look_again)
+        crop_inputs = partial(self._make_inputs, part)
+        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, crop_inputs)
 
     def test(self) -> Evaluation | None:
         """How good the network is on the held-out images, if there are any."""

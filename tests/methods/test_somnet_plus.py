@@ -130,7 +130,7 @@ def test_the_loop_draws_all_views_and_only_in_the_second_stage(toy: "MakeToy", t
     asked: list[np.ndarray] = []
     drawn: list[int] = []
 
-    def look_again(views: np.ndarray) -> Inputs:
+    def crop_inputs(views: np.ndarray) -> Inputs:
         number = len(asked)
         asked.append(views)
 
@@ -140,7 +140,7 @@ def test_the_loop_draws_all_views_and_only_in_the_second_stage(toy: "MakeToy", t
 
         return inputs
 
-    images = replace(made.images(), look_again=look_again)
+    images = replace(made.images(), crop_inputs=crop_inputs)
     Trainer(made.method, made.config, images, tmp_path).run()
     assert [views.shape for views in asked] == [(10, 4)] * 3
     assert set(drawn) == {0, 1, 2}

@@ -69,9 +69,9 @@ def _read_clean(root: Path, folder: str, splits: tuple[str, ...], classes: list[
     need(root / folder, ("images", "meta"), "Food-101")
     listed = {split: _read_clean_list(root / folder, split) for split in splits}
     if classes is None:
-        found = (_class_of(names).unique().to_pylist() for names in listed.values())
-        classes = sorted({name.decode("utf-8", "backslashreplace") for part in found for name in part})
-    parts = []
+        class_lists = (_class_of(names).unique().to_pylist() for names in listed.values())
+        classes = sorted({name.decode("utf-8", "backslashreplace") for names in class_lists for name in names})
+    indexes = []
     for split, names in listed.items():
         file = _list_of(root / folder, split) or root
         refuse_paths_outside(file, names)
@@ -80,8 +80,8 @@ def _read_clean(root: Path, folder: str, splits: tuple[str, ...], classes: list[
             "label": number_of(file, _class_of(names), classes),
             "split": repeated(split, len(names)),
         }
-        parts.append(index_from_columns(root, classes, columns))
-    whole = join_indexes(root, classes, parts)
+        indexes.append(index_from_columns(root, classes, columns))
+    whole = join_indexes(root, classes, indexes)
     need_folders(root, whole.table["file_name"], "Food-101")
     return whole
 

@@ -94,10 +94,10 @@ def check_labels(file: Path, labels: pa.ChunkedArray, classes: int) -> None:
 def class_names(file: Path, *, header: str = "") -> list[str]:
     """Class names, one per line."""
     names = read_list(file, [("name", pa.binary())], separator="\x01", header=header)["name"].to_pylist()
-    found = [display_name(name).strip() for name in names]
-    if len(set(found)) < len(found):
+    classes = [display_name(name).strip() for name in names]
+    if len(set(classes)) < len(classes):
         raise DataError(f"{file} names a class twice: unpack it again")
-    return found
+    return classes
 
 
 def prefixed(prefix: bytes, names: pa.ChunkedArray, suffix: bytes = b"") -> pa.ChunkedArray:

@@ -22,10 +22,10 @@ OUTSIDE = "lies outside the data folder: put the file inside it"
 
 def find_manifest(folder: Path) -> Path | None:
     """The manifest of a data folder, if it has one."""
-    found = [folder / name for name in NAMES if (folder / name).is_file()]
-    if len(found) > 1:
-        raise DataError(f"{folder} has {len(found)} manifests, {', '.join(f.name for f in found)}: keep one")
-    return found[0] if found else None
+    manifests = [folder / name for name in NAMES if (folder / name).is_file()]
+    if len(manifests) > 1:
+        raise DataError(f"{folder} has {len(manifests)} manifests, {', '.join(f.name for f in manifests)}: keep one")
+    return manifests[0] if manifests else None
 
 
 def read_manifest(file: Path) -> Index:
@@ -110,8 +110,8 @@ def _box(value: Any, file: Path, line: int) -> list[float] | None:
     if value is None or value == "":
         return None
     try:
-        parts = value.replace(",", " ").strip("[]() ").split() if isinstance(value, str) else list(value)
-        x1, y1, x2, y2 = (float(part) for part in parts)
+        numbers = value.replace(",", " ").strip("[]() ").split() if isinstance(value, str) else list(value)
+        x1, y1, x2, y2 = (float(number) for number in numbers)
     except (TypeError, ValueError):
         raise DataError(f"{file} row {line}: the true_box {value!r} is not four numbers: write x1 y1 x2 y2") from None
     return [x1, y1, x2, y2]

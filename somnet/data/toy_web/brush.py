@@ -149,8 +149,8 @@ class Brush:
 
     def finish(self) -> Array:
         """Return the sprite (height x width x RGBA), with dry brush marks, cut to the painted part."""
-        seen = self._planes[3] > 0.02
-        rows, columns = np.flatnonzero(seen.any(1)), np.flatnonzero(seen.any(0))
+        painted = self._planes[3] > 0.02
+        rows, columns = np.flatnonzero(painted.any(1)), np.flatnonzero(painted.any(0))
         planes = self._planes[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         h, w = planes.shape[1:]
         planes[:3] *= 1 + 0.05 * noise(self.rng, h, w, 5, 5) + 0.05 * noise(self.rng, h, w, 40, 14)

@@ -28,10 +28,10 @@
   }
 
   async function drawMore() {
-    const part = list.slice(drawn, drawn + CHUNK);
-    drawn += part.length;
+    const chunk = list.slice(drawn, drawn + CHUNK);
+    drawn += chunk.length;
     byId("more").hidden = drawn >= list.length;
-    const lines = await Promise.all(part.map(line));
+    const lines = await Promise.all(chunk.map(line));
     byId("decisions").append(...lines);
   }
 
@@ -71,9 +71,9 @@
       return;
     }
     const rows = new Map();
-    for (let part = 0; part * run.namesPerFile < run.rows; part++) {
-      const { name } = await somnet.load(`names-${part}`);
-      name.forEach((text, at) => rows.set(somnet.csvCell(text), part * run.namesPerFile + at));
+    for (let fileNumber = 0; fileNumber * run.namesPerFile < run.rows; fileNumber++) {
+      const { name } = await somnet.load(`names-${fileNumber}`);
+      name.forEach((text, at) => rows.set(somnet.csvCell(text), fileNumber * run.namesPerFile + at));
     }
     const labels = new Map(run.classes.map((name, label) => [somnet.csvCell(name), label]));
     const keys = { keep: () => "k", drop: () => "d", relabel: (label) => (labels.has(label) ? `r${labels.get(label)}` : null) };
