@@ -75,8 +75,8 @@ def main() -> int:
     good = True
     for stage in stages(arguments.images, arguments.classes):
         limit = "" if math.isinf(stage.most_megabytes) else f"< {stage.most_megabytes:.0f}"
-        figures = f"{stage.cpu_seconds:.1f} | {stage.seconds:.1f} | {stage.megabytes:.0f} | {limit}"
-        print(f"| {stage.name} | {figures} |", flush=True)
+        cells = f"{stage.cpu_seconds:.1f} | {stage.seconds:.1f} | {stage.megabytes:.0f} | {limit}"
+        print(f"| {stage.name} | {cells} |", flush=True)
         good &= stage.megabytes < stage.most_megabytes
     return 0 if good else 1
 

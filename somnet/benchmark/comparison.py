@@ -91,7 +91,7 @@ def chart(comparison: Comparison) -> str:
 def comparison_table(
     comparison: Comparison, tables: Iterable[str], stands_for: Mapping[str, str], *, epochs: int
 ) -> str:
-    """Markdown: all methods, then the asked tables of the paper with the paper's figures beside.
+    """Markdown: all methods, then the asked tables of the paper with the paper's numbers beside.
 
     `stands_for` tells for each entry of the paper's tables under which name it was run: equal settings run once.
     """

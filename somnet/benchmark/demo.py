@@ -62,7 +62,7 @@ def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     print_table(results)
     console = Console()
     console.print(f"\npictures: {', '.join(str(picture) for picture in pictures)}", soft_wrap=True)
-    console.print(f"scores of every image: {shown.path / 'issues.csv'}; figures: {out / SUMMARY}", soft_wrap=True)
+    console.print(f"scores of every image: {shown.path / 'issues.csv'}; results: {out / SUMMARY}", soft_wrap=True)
     return results
 
 

@@ -19,7 +19,7 @@ from somnet.system.folders import SUMMARY
 COSTS = "costs.json"  # what a run has cost
 TABLES = ("methods", "ablations", "parameters")
 ENTRIES = {name: Entry(name, name) for name in METHODS} | {
-    figure.entry.name: figure.entry for table in VARIANTS.values() for figure in table
+    published.entry.name: published.entry for table in VARIANTS.values() for published in table
 }
 
 
@@ -75,7 +75,7 @@ class Trial:
     folder: Path
 
     def result(self) -> Result | None:
-        """Its figures, if it was finished with these settings and its costs are known."""
+        """Its results, if it was finished with these settings and its costs are known."""
         summary, costs = known_json(self.folder / SUMMARY), known_json(self.folder / COSTS)
         if summary.get("config_hash") != self.config.hash() or "image_passes" not in costs:
             return None
@@ -95,7 +95,7 @@ class Trial:
 def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """What takes part, and which tables to show, from `all` or `a,b,c` and `ablations,methods`.
 
-    The table of methods takes the methods given, by default all; methods given without it take part all the same.
+    The table of methods takes the methods given, by default all; methods given without it take part anyway.
     """
     shown = _names(tables, TABLES, "table")
     entries: list[Entry] = []
@@ -103,7 +103,7 @@ def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple
         chosen = tuple(METHODS) if methods in (None, "all") else _split(methods)
         entries = [_entry(name) for name in chosen]
     for table in shown:
-        entries += [figure.entry for figure in VARIANTS.get(table, ())]
+        entries += [published.entry for published in VARIANTS.get(table, ())]
     return tuple({entry.name: entry for entry in entries}.values()), shown
 
 

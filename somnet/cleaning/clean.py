@@ -53,7 +53,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class CleaningRules:
-    """What goes and what stays."""
+    """What is removed and what stays."""
 
     policy: Policy = "drop"  # or crop, reweight, relabel
     threshold: float | None = None  # a label_score below it is a wrong label; None: chosen from the scores
@@ -94,7 +94,7 @@ def clean(
 ) -> Cleaned:
     """Write a cleaned copy of the data that a run was trained on; the data themselves are never changed.
 
-    `rules` say what goes. `data` says where the data are now, if they have moved.
+    `rules` say what is removed. `data` says where the data are now, if they have moved.
     """
     run, rules = run if isinstance(run, Run) else Run(run), rules or CleaningRules()
     out, source = Path(out), Path(run.data["path"] if data is None else data)

@@ -34,7 +34,7 @@ class Decision:
 class Verdicts:
     """What becomes of the n images of a run, in the order of its scores."""
 
-    reasons: list[str | None]  # why an image goes: unreadable, label, duplicate, decision; None: it stays
+    reasons: list[str | None]  # why an image is removed: unreadable, label, duplicate, decision; None: it stays
     details: list[str]  # the reason in numbers or words
     labels: list[str | None]  # given or new
     weights: NDArray[np.float64]  # (n,)
@@ -164,7 +164,7 @@ def _copies(
 def _keep_classes(
     reasons: list[str | None], details: list[str], labels: list[str | None], score: NDArray[np.float64]
 ) -> None:
-    """No class goes as a whole: its best image that a score sent away comes back."""
+    """No class is removed as a whole: its best image that was removed for a score comes back."""
     left = {label for label, reason in zip(labels, reasons, strict=True) if reason is None}
     for label in sorted({str(label) for label in labels if label is not None} - {str(name) for name in left}):
         rows = [row for row, own in enumerate(labels) if own == label and reasons[row] in ("label", "duplicate")]

@@ -161,7 +161,7 @@ class PixelInputs:
     index: Index
     boxes: Boxes
     side: int
-    views: NDArray[np.float32] | None = None  # (n, 4) the crop of each image to look at, in shares; None: all of it
+    views: NDArray[np.float32] | None = None  # (n, 4) the crop of each image to use, in shares; None: all of it
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         view = None if self.views is None else self.views[row]

@@ -152,9 +152,9 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     index = open_source(data)
     need_training(index, data)
     held_out = held_out_split(index)
-    if strange := sorted(index.splits().difference(SPLITS)):
-        count = len(index.of_split(*strange))
-        log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(strange))
+    if unknown := sorted(index.splits().difference(SPLITS)):
+        count = len(index.of_split(*unknown))
+        log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(unknown))
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
     scanned = scan_together(used, config.proposals, compute)
     readable, labels = scanned.readable(), used.labels()
@@ -204,9 +204,7 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     if small := [
         f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
     ]:
-        lines.append(
-            f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they take part all the same"
-        )
+        lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
     if grouped := duplicates(data):
         lines.append(f"duplicates: {len(grouped)} images in {len({row.group for row in grouped})} groups")
         if both := leaks(grouped):

@@ -87,7 +87,7 @@ def make_index(root: Path, classes: Iterable[str], rows: Iterable[Mapping[str, A
 
 
 def index_from_columns(root: Path, classes: Iterable[str], columns: Mapping[str, Any]) -> Index:
-    """An index from whole columns, without a Python object a row; columns that are not given are null."""
+    """An index from whole columns, without a Python object per row; columns that are not given are null."""
     count = len(columns["file_name"])
     arrays = [
         columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)

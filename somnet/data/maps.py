@@ -50,7 +50,7 @@ class MapStore:
         try:
             maps = np.load(keys_file.with_suffix(".npy"), mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError):
-            return  # a damaged chunk is as good as none
+            return  # a damaged chunk is ignored
         if maps.shape != (len(keys), *self.shape):
             return
         self._where.update((key, (len(self._chunks), row)) for row, key in enumerate(keys))

@@ -140,7 +140,7 @@ class _Item:
 
 
 def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
-    """The images that can be used: listed without a problem, with a label, and in a split that somebody looks at."""
+    """The images that can be used: listed without a problem, with a label, and in a split that is used."""
     assert recipe.seed is not None
     splits, labels, problems = index.column("split"), index.labels(), index.column("problem")
     true_labels, true_boxes = index.column("true_label"), index.column("true_box")
@@ -150,12 +150,12 @@ def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
     rng = np.random.default_rng(recipe.seed)
     noisy, foreign = draw_labels(labels, train, len(index.classes), recipe, rng)
     pasted = _pictures(recipe.paste) if recipe.paste else []
-    strangers = _pictures(scenes) if recipe.open and (scenes := recipe.scenes()) else []
+    foreign_pictures = _pictures(scenes) if recipe.open and (scenes := recipe.scenes()) else []
     nothing = NOTHING
     while nothing in index.classes:
         nothing += " of them"
     for row in np.flatnonzero(usable).tolist():
-        pool = [] if not train[row] else strangers if foreign[row] else pasted
+        pool = [] if not train[row] else foreign_pictures if foreign[row] else pasted
         yield _Item(
             file_name=f"{splits[row]}/{row:06d}.jpg",
             label=index.classes[noisy[row]],

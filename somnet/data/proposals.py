@@ -277,7 +277,7 @@ def _read_chunks(folder: Path) -> Iterator[pa.Table]:
 
 
 def _read_table(file: Path, schema: pa.Schema) -> pa.Table:
-    """A cache file; a damaged one is as good as none."""
+    """A cache file; a damaged one is ignored."""
     if not file.exists():
         return schema.empty_table()
     try:

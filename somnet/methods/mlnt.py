@@ -58,7 +58,7 @@ class Mlnt(Method):
     one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
     since 0.99 takes hundreds of steps to forget its start; its term has full weight from the first meta step on.
     The budget counts an image once per epoch, as the main loss does, though a step really costs 1 + copies passes with
-    gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none a sample.
+    gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none per sample.
     """
 
     divisible = False  # neighbours are sought in the whole batch

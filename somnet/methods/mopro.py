@@ -70,9 +70,9 @@ class MoPro(Method):
     stays if q_y beats chance; else the image is only contrasted.
 
     Deviations from the paper: momentum 0.99 for 0.999, which would take thousands of steps to forget its start, and
-    a plain mean at first; prototypes move once a batch, by as much as its images would move them one by one; a linear
+    a plain mean at first; prototypes move once per batch, by as much as its images would move them one by one; a linear
     projection; the contrast of prototypes with each other's noise scale is left out.
-    State: queue, prototypes, and the moving average of the network; none a sample.
+    State: queue, prototypes, and the moving average of the network; none per sample.
     """
 
     divisible = False  # only the images that are not dropped count, and views are drawn for the batch

@@ -85,7 +85,7 @@ def import_method_module(module: str) -> ModuleType:
 
 
 def _importable(module: str) -> bool:
-    """Whether a module can be imported as things are."""
+    """Whether a module can be imported."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""A chart of methods as SVG text: a row each, best first. Pure: figures in, text out.
+"""A chart of methods as SVG text: one row each, best first. Pure: numbers in, text out.
 
 It lies on a card of its own, light or dark as the reader prefers, so that it is readable on any page. The colours are
 Okabe and Ito's; nothing is told by colour alone.

@@ -91,7 +91,7 @@ def count_row(records: Records, name: str, number: int | None) -> Row:
 
 
 def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[str]:
-    """What the figures of this report do not tell, as sentences."""
+    """What the numbers of this report do not tell, as sentences."""
     lines = []
     if not run.summary["test"]["n"]:
         lines.append(

@@ -20,7 +20,7 @@ X_TICKS, Y_TICKS = 6, 4
 SMALLEST_RANGE = 1e-8  # of values that an axis tells apart
 
 PLACE = ("phase", "epoch", "epochs", "steps")  # where a row belongs: no figures
-SECTIONS = (  # title, and how the names of its figures begin
+SECTIONS = (  # title, and how the names of its values begin
     ("Outcome", ("test/", "scores/")),
     ("Losses", ("loss/",)),
     ("Memory", ("memory/",)),
@@ -34,7 +34,7 @@ TITLES = {  # name: title and what it says
     "loss/som_key": ("Key loss", "summed over the neighbourhood, Eq. 8"),
     "loss/d_value": ("d-value loss", "Eq. 4"),
     "loss/r_value": ("r-value loss", "Eq. 6"),
-    "loss/early": ("Early-learning term", "keeps what was believed early"),
+    "loss/early": ("Early-learning term", "keeps to early predictions"),
     "memory/occupancy": ("Occupancy entropy", "1: all slots win alike, 0: one slot wins all"),
     "memory/quantisation": ("Quantisation error", "mean of 1 − cosine of a bag and its winner"),
     "memory/topographic": ("Topographic error", "share of bags whose two nearest slots do not touch"),

@@ -27,7 +27,7 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
     ours = is_run(out)
     how = "--resume to continue, --overwrite to start over"
     refuse_taken(out, "a somnet run", ours=ours, meant=resume or overwrite, how=how)
-    if ours and resume and (out / CONFIG).is_file():  # without it, the run was killed before it began
+    if ours and resume and (out / CONFIG).is_file():  # without it, the run was killed before it started
         before = load_config(out / CONFIG)
         if before.hash() != config.hash():
             changed = _differences(before, config)

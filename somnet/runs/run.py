@@ -173,11 +173,9 @@ class Run:
         self, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
     ) -> list[Prediction]:
         good = [what for what in decoded if isinstance(what, Tensor)]
-        labelled = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
+        done = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
         return [
-            Prediction(name, unreadable_reason=what)
-            if isinstance(what, str)
-            else replace(next(labelled), file_name=name)
+            Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(done), file_name=name)
             for name, what in zip(names, decoded, strict=True)
         ]
 

@@ -1,4 +1,4 @@
-"""What stays and what goes, from scores made up by hand."""
+"""What stays and what is removed, from scores made up by hand."""
 
 from pathlib import Path
 from typing import Any

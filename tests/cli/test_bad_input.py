@@ -1,4 +1,4 @@
-"""Bad and odd input: a clear message, and the run goes on where it can."""
+"""Bad and odd input: a clear message, and the run continues where it can."""
 
 import csv
 import os

@@ -27,7 +27,7 @@ import somnet
 PACKAGE = str(Path(somnet.__file__).parent)
 STAGES = {  # function: the stage that it is
     "scan": "proposals",
-    "_begin": "begin",
+    "begin": "begin",
     "make_inputs": "features",
     "inspect_images": "scoring",
     "write_tables": "scoring",

@@ -29,8 +29,8 @@ def mopro(made: "Toy") -> MoPro:
 
 
 def test_labels_are_replaced_kept_or_dropped() -> None:
-    belief = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.3, 0.2], [0.05, 0.9, 0.05]])
-    assert corrected(torch.tensor([1, 1, 1, 1]), belief, threshold=0.8).tolist() == [0, 1, DROPPED, 1]
+    confidence = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.3, 0.2], [0.05, 0.9, 0.05]])
+    assert corrected(torch.tensor([1, 1, 1, 1]), confidence, threshold=0.8).tolist() == [0, 1, DROPPED, 1]
 
 
 def test_belief_is_half_classifier_half_prototypes() -> None:

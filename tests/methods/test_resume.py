@@ -111,7 +111,7 @@ def test_a_signal_within_an_evaluation_is_obeyed_at_once(number: int, toy: "Make
             done.append(len(done))
             if done[-1] == stop:
                 signal.raise_signal(signal.SIGTERM)
-                raise AssertionError("the evaluation went on")
+                raise AssertionError("the evaluation continued")
             return 0.5
 
         toy("plain", **SHORT).trainer(out, evaluate).run(resume=True)

@@ -117,9 +117,9 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
     assert seen.weights[0].tolist() == pytest.approx([1 / 7, 6 / 7, 0])
     assert float(seen.background_score) == pytest.approx(1 / 6)
     assert seen.best.tolist() == [1]
-    belief = math.exp(3) / (math.exp(3) + 2)
-    assert float(seen.label_score) == pytest.approx(belief)
-    assert float(seen.probabilities[0, 0]) == pytest.approx(1 / 7 / 3 + 6 / 7 * belief)
+    probability = math.exp(3) / (math.exp(3) + 2)
+    assert float(seen.label_score) == pytest.approx(probability)
+    assert float(seen.probabilities[0, 0]) == pytest.approx(1 / 7 / 3 + 6 / 7 * probability)
 
 
 def test_radius_0_moves_the_winner_alone(toy: "MakeToy") -> None:

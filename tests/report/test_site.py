@@ -110,7 +110,7 @@ def test_the_threshold_tells_which_images_go(run: Run, visit: Visits) -> None:
         expect(page.locator("#would-go")).to_have_text(
             f"Below {step / 100:.2f}: {len(mine)} of 8 images here would go, {len(go)} of {len(table)} in all classes."
         )
-        expect(page.locator("#sheet .tile.goes")).to_have_count(len(mine))
+        expect(page.locator("#sheet .tile.removed")).to_have_count(len(mine))
     page.select_option("#filter", "go")
     expect(page.locator("#sheet .tile")).to_have_count(len(mine))
     page.locator("#threshold").focus()

@@ -1,4 +1,4 @@
-"""Lists of images as text files. Arrow reads a million lines in a second, without a Python object a line."""
+"""Lists of images as text files. Arrow reads a million lines in a second, without a Python object per line."""
 
 import os
 from collections.abc import Sequence
@@ -74,9 +74,9 @@ def number_of(file: Path, names: pa.ChunkedArray, classes: Sequence[str]) -> pa.
     """The class numbers of class names; an unknown one is refused."""
     numbers = pc.index_in(names, value_set=pa.array([name.encode() for name in classes], pa.binary()))
     if numbers.null_count:
-        stranger = display_name(names.filter(pc.is_null(numbers))[0].as_py())
+        unknown = display_name(names.filter(pc.is_null(numbers))[0].as_py())
         raise DataError(
-            f"{file} names the class '{stranger}', which is not one of the {len(classes)} classes: fix that line"
+            f"{file} names the class '{unknown}', which is not one of the {len(classes)} classes: fix that line"
         )
     return numbers
 

@@ -1,7 +1,7 @@
 """The toy web as a data set on disk, with its label noise.
 
 The train pictures have the two faults of images found on the web: label noise (a share of them shows another
-category, or none at all) and background noise (the thing is small, among clutter). The test pictures are
+category, or none at all) and background noise (the object is small, among clutter). The test pictures are
 clean. Every picture is drawn from its own seed, so the files do not depend on the number of workers.
 """
 

@@ -7,8 +7,8 @@ const classPage = (() => {
   let run, current, shown = [], drawn = 0, active = 0;
 
   const threshold = () => Number(byId("threshold").value);
-  const going = () => current.rows.slice(0, current.below[threshold()]); // the lowest scores come first
-  const goes = (place) => place < current.below[threshold()];
+  const removedRows = () => current.rows.slice(0, current.below[threshold()]); // the lowest scores come first
+  const isRemoved = (place) => place < current.below[threshold()];
 
   async function open(label) {
     if (current?.label !== label) {
@@ -134,7 +134,7 @@ const classPage = (() => {
       const place = Number(made.dataset.place);
       const decision = decisions.get(current.rows[place]);
       made.dataset.state = current.states[place];
-      made.classList.toggle("goes", goes(place));
+      made.classList.toggle("removed", isRemoved(place));
       made.dataset.decision = decision ? decision[0] : "";
       made.dataset.word = decision ? decisions.word(decision, run.classes) : "";
     }
@@ -143,7 +143,7 @@ const classPage = (() => {
   function wanted(place) {
     const choice = byId("filter").value;
     if (choice === "all") return true;
-    if (choice === "go") return goes(place);
+    if (choice === "go") return isRemoved(place);
     if (choice === "open") return decisions.get(current.rows[place]) === null;
     return current.states[place] === choice;
   }
@@ -257,7 +257,7 @@ const classPage = (() => {
     byId("threshold").addEventListener("input", moveThreshold);
     addEventListener("resize", drawHistogram);
     byId("filter").addEventListener("change", drawSheet);
-    byId("drop-class").addEventListener("click", () => dropUndecided(going(), "of this class"));
+    byId("drop-class").addEventListener("click", () => dropUndecided(removedRows(), "of this class"));
     byId("drop-all").addEventListener("click", dropInAllClasses);
     byId("undo").addEventListener("click", () => decisions.undo());
     byId("more").addEventListener("click", drawMore);
