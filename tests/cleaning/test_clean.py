@@ -247,7 +247,7 @@ def test_places_that_would_harm_are_refused(made: Made, run: Path, tmp_path: Pat
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/thesis.txt").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(RunError, match="no cleaned data set"):
+        with pytest.raises(RunError, match="is not a cleaned data set"):
             clean(run, tmp_path / "thesis", overwrite=overwrite)
     assert (tmp_path / "thesis/thesis.txt").read_text() == "mine"
 
