@@ -3,7 +3,7 @@
     python benchmarks/cleaning.py --out DIR [--seeds 0-2] [--policy drop]
 
 The run that cleans is somnet's default method. All trainings have the default settings; the test images are the same.
-An interrupted benchmark goes on where it was. Fails if a limit is missed.
+An interrupted benchmark continues where it was. Fails if a limit is missed.
 """
 
 import argparse

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from somnet.data.sources import open_source
 
-MEMBERS_A_SHARD = 10_000
+MEMBERS_PER_SHARD = 10_000
 CLASSES = 14
 
 
@@ -41,9 +41,9 @@ def write_clothing(root: Path, images: int) -> None:
 
 def write_shards(root: Path, images: int) -> None:
     root.mkdir()
-    for first in range(0, images, MEMBERS_A_SHARD):
-        with tarfile.open(root / f"train-{first // MEMBERS_A_SHARD:06d}.tar", "w") as archive:
-            for number in range(first, min(first + MEMBERS_A_SHARD, images)):
+    for first in range(0, images, MEMBERS_PER_SHARD):
+        with tarfile.open(root / f"train-{first // MEMBERS_PER_SHARD:06d}.tar", "w") as archive:
+            for number in range(first, min(first + MEMBERS_PER_SHARD, images)):
                 for kind, content in (("jpg", b"x"), ("cls", b"%d" % (number % CLASSES))):
                     member = tarfile.TarInfo(f"{number:09d}.{kind}")
                     member.size = len(content)

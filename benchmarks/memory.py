@@ -3,7 +3,7 @@
     python benchmarks/memory.py [--bags 10000] [--seed 0]
 
 Values: with fixed clusters, D and R after a stream of bags against the ratios counted over the same bags. Order: the
-topographic error (share of inputs whose two nearest keys are no neighbours on the grid) with radius 2 over that with
+topographic error (share of inputs whose two nearest keys are not neighbours on the grid) with radius 2 over that with
 radius 0. MiniSom is trained on the same inputs in the same order for comparison. Fails if a limit is missed.
 """
 

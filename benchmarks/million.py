@@ -36,7 +36,7 @@ from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_ba
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, Unreadable
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
-from somnet.data.proposals import FILES_A_PART, FOUND, SEEN, Scan, found_folder, scan, seen_file
+from somnet.data.proposals import FILES_PER_CHUNK, FILES_SCHEMA, SCAN_SCHEMA, Scan, files_table, scan, scan_folder
 from somnet.methods.base import Inspection, Method, Step
 from somnet.methods.sample_table import SampleTable
 from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
@@ -46,7 +46,7 @@ CONFIG = Config()
 PICTURES = 100  # different ones
 SIDE = 96  # of a picture, in pixels
 COPIES = 0.02  # share of the images that are copies of others
-WORKERS, BAGS_A_BATCH, IMAGES_PER_BAG = 2, 32, 2
+WORKERS, BAGS_PER_BATCH, IMAGES_PER_BAG = 2, 32, 2
 BATCHES = 300  # that the workers hand over before their memory is measured
 OWN_MEGABYTES = 50
 
@@ -75,8 +75,8 @@ def main() -> int:
     good = True
     for stage in stages(arguments.images, arguments.classes):
         limit = "" if math.isinf(stage.most_megabytes) else f"< {stage.most_megabytes:.0f}"
-        figures = f"{stage.cpu_seconds:.1f} | {stage.seconds:.1f} | {stage.megabytes:.0f} | {limit}"
-        print(f"| {stage.name} | {figures} |", flush=True)
+        cells = f"{stage.cpu_seconds:.1f} | {stage.seconds:.1f} | {stage.megabytes:.0f} | {limit}"
+        print(f"| {stage.name} | {cells} |", flush=True)
         good &= stage.megabytes < stage.most_megabytes
     return 0 if good else 1
 
@@ -102,8 +102,8 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
         yield stage
         yield timed("number of bags", lambda: count_bags(labels, IMAGES_PER_BAG, np.arange(images), groups))[1]
         lookups = Lookups(index, found)
-        yield workers_memory("pixels", BagBatches(bags, BAGS_A_BATCH, PixelInputs(index, Boxes(found), 64), None, 0))
-        yield workers_memory("look-ups alone", BagBatches(bags, BAGS_A_BATCH, lookups, None, 0))
+        yield workers_memory("pixels", BagBatches(bags, BAGS_PER_BATCH, PixelInputs(index, Boxes(found), 64), None, 0))
+        yield workers_memory("look-ups alone", BagBatches(bags, BAGS_PER_BATCH, lookups, None, 0))
         yield timed("soft labels, all read and written", lambda: turn_over(SampleTable(images, classes), classes))[1]
         method = MadeUp(classes, CONFIG.proposals.max_boxes + 1)
         part = Part(index, found, groups)
@@ -118,7 +118,7 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
 
 
 def timed(name: str, work: Callable[[], T]) -> tuple[T, Stage]:
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
     before, began, worked = memory("VmRSS"), time.monotonic(), time.process_time()
     result = work()
     cpu, clock = time.process_time() - worked, time.monotonic() - began
@@ -148,7 +148,7 @@ def make_images(folder: Path, count: int, classes: int) -> dict[str, pa.Array]:
 
 
 def fill_cache(index: Index) -> None:
-    """What a first scan would leave: a key, twenty boxes and a hash an image, some of them copies."""
+    """What a first scan would leave: a key, twenty boxes and a hash per image, some of them copies."""
     rng = np.random.default_rng(1)
     count, boxes = len(index), CONFIG.proposals.max_boxes
     same = np.where(rng.random(count) < COPIES, rng.integers(0, count, count), np.arange(count))
@@ -156,19 +156,19 @@ def fill_cache(index: Index) -> None:
         fixed(rng.integers(0, 256, (count, width), np.uint8)).take(pa.array(same)) for width in (16, HASH_BYTES)
     )
     times = np.full(count, os.stat(index.root / "shard.tar").st_mtime_ns)
-    seen = pa.table([index.table["file_name"], index.table["size"], pa.array(times), keys], schema=SEEN)
-    seen_file(index.root).parent.mkdir(parents=True)
-    pq.write_table(seen, seen_file(index.root))
-    found_folder(CONFIG.proposals).mkdir(parents=True)
-    for start in range(0, count, FILES_A_PART):
-        rows = min(FILES_A_PART, count - start)
+    files = pa.table([index.table["file_name"], index.table["size"], pa.array(times), keys], schema=FILES_SCHEMA)
+    files_table(index.root).parent.mkdir(parents=True)
+    pq.write_table(files, files_table(index.root))
+    scan_folder(CONFIG.proposals).mkdir(parents=True)
+    for start in range(0, count, FILES_PER_CHUNK):
+        rows = min(FILES_PER_CHUNK, count - start)
         pixels = rng.random((rows * boxes, 4), np.float32) * SIDE
         ends = pa.array(np.arange(rows + 1, dtype=np.int32) * 4 * boxes)
         side = pa.array(np.full(rows, SIDE, np.int32))
         lists = pa.ListArray.from_arrays(ends, pa.array(pixels.ravel()))
         columns = [keys[start : start + rows], side, side, lists, hashes[start : start + rows], pa.nulls(rows)]
-        found = pa.Table.from_arrays(columns, names=FOUND.names).cast(FOUND)
-        pq.write_table(found, found_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
+        scanned = pa.Table.from_arrays(columns, names=SCAN_SCHEMA.names).cast(SCAN_SCHEMA)
+        pq.write_table(scanned, scan_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
 
 
 def fixed(values: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pa.Array:

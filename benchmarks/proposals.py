@@ -139,7 +139,7 @@ def image_files(folder: Path) -> list[Path]:
     endings = {".jpg", ".jpeg", ".png", ".webp"}
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in endings)
     if not files:
-        raise SystemExit(f"{folder} holds no images")
+        raise SystemExit(f"{folder} contains no images")
     return files
 
 

@@ -4,7 +4,7 @@
 
 PHOTOS has train/<class>/* and test/<class>/*, SCENES pictures of anything else. The training photos are pasted into
 scenes at 35 to 60 % of the side and a share of their labels is flipped; the test photos stay as they are. One table:
-plain cross entropy, plain with ROIs, SOMNet, and SOMNet without each of its parts. An interrupted benchmark goes on
+plain cross entropy, plain with ROIs, SOMNet, and SOMNet without each of its parts. An interrupted benchmark continues
 where it was. Fails if SOMNet gains less over plain than it should.
 """
 

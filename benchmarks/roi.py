@@ -21,7 +21,7 @@ from somnet.nn.roi import pool_boxes
 from somnet.system.allocator import keep_memory
 
 BOXES, WIDTH, SIDE = 21, 2048, 7
-FACTOR = 4  # the enlarged map of the reference has FACTOR * SIDE cells a side
+FACTOR = 4  # the enlarged map of the reference has FACTOR * SIDE cells per side
 MOST_DIFFERENCE = 1e-5
 LEAST_RATIOS = {1: 10.0, 7: 100.0}  # by the side of roi_align's output
 

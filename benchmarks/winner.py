@@ -50,13 +50,13 @@ def main() -> int:
     print(f"| winners of {ROIS} ROIs / the bare matrix product | {search:.2f} | <= {MOST_SEARCH} |", flush=True)
     minisom = same_map(memory)
     theirs = ratio(lambda: winners_of(minisom, rois[:OF_MINISOM]), lambda: winner(rois, memory.keys), pairs)
-    print(f"| MiniSom's winner / ours, a ROI | {theirs * ROIS / OF_MINISOM:.0f} | |", flush=True)
+    print(f"| MiniSom's winner / ours, per ROI | {theirs * ROIS / OF_MINISOM:.0f} | |", flush=True)
     same = winners_of(minisom, rois[:OF_MINISOM]) == winner(rois[:OF_MINISOM], memory.keys).tolist()
     print(f"| MiniSom finds the same winners | {'yes' if same else 'no'} | yes |", flush=True)
     update = ratio(lambda: dense_update(memory, bags, label), lambda: sparse_update(memory, bags, label), pairs)
     print(f"| update of all rows / of the neighbourhoods of {BAGS} bags | {update:.1f} | |", flush=True)
     learn = ratio(lambda: update_of(minisom, bags[:OF_MINISOM]), lambda: sparse_update(memory, bags, label), pairs)
-    print(f"| MiniSom's update / ours, a bag | {learn * BAGS / OF_MINISOM:.0f} | |", flush=True)
+    print(f"| MiniSom's update / ours, per bag | {learn * BAGS / OF_MINISOM:.0f} | |", flush=True)
     return 0 if search <= MOST_SEARCH and same and kept else 1
 
 

@@ -23,8 +23,8 @@ from somnet.nn.backbones import Network
 class BootstrappingSettings(MethodSettings):
     """They are checked, hashed and shown like all others."""
 
-    trust: Share = 0.8  # in the given label; the rest is what the network itself believes
-    start: Share = 0.25  # of the epochs, after which its belief counts
+    trust: Share = 0.8  # in the given label; the rest is what the network itself predicts
+    start: Share = 0.25  # of the epochs, after which its predictions count
 
 
 class Bootstrapping(Method):

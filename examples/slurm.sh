@@ -1,5 +1,5 @@
 #!/bin/bash
-# sbatch examples/slurm.sh DATA RUN: 2 machines with 4 GPUs each; a requeued job goes on where it was.
+# sbatch examples/slurm.sh DATA RUN: 2 machines with 4 GPUs each; a requeued job continues where it was.
 #SBATCH --job-name=somnet
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

@@ -25,7 +25,7 @@ class ModelConfig(Section):
 
     name: str = "tf_efficientnet_lite0"  # any timm name; this one's ImageNet weights come with the installation
     pretrained: bool = True  # start from ImageNet weights
-    freeze: Literal["trunk", "none"] = "trunk"  # trunk: last stage and classifier on cached maps; none: everything
+    freeze: Literal["trunk", "none"] = "trunk"  # frozen: trunk, all but the last stage (maps are cached), or none
     imgsz: Annotated[int, Field(ge=32, le=2048)] = 224  # side of the input, in pixels
 
 
@@ -68,7 +68,7 @@ class Config(Section):
     def _check_sections_of_methods(cls, tree: Any) -> Any:
         """Complete the sections of the chosen method; of another one, keep what differs from its defaults."""
         if not isinstance(tree, Mapping) or not isinstance(method := tree.get("method", DEFAULT_METHOD), str):
-            return tree  # which is refused in due course
+            return tree  # which is refused later
         given = {name: _plain(value) for name, value in tree.items() if name not in cls.model_fields}
         own = sections_of(method)
         others = {name: kind for name in given if name not in own and (kind := section_named(name))}
@@ -180,7 +180,7 @@ def mistakes(error: ValidationError) -> str:
     """What is wrong, each mistake with its place, on one line."""
     lines = []
     for problem in error.errors():
-        place = ".".join(str(part) for part in problem["loc"]) or "config"
+        place = ".".join(str(key) for key in problem["loc"]) or "config"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             message = "unknown setting: see docs/configuration.md for the names"

@@ -3,7 +3,7 @@
 SomnetError
 ├── ConfigError          a setting is unknown or out of range
 ├── DataError            the data set cannot be used as it is
-│   └── UnreadableImage  one file is no picture; it is quarantined, the run goes on
+│   └── UnreadableImage  one file is not a readable image; it is quarantined, the run continues
 ├── WeightsError         pretrained weights cannot be had
 ├── RunError             a run folder is missing, taken, or not what was expected
 └── ExportError          a model cannot be written in the format that was asked for
@@ -30,7 +30,7 @@ class DataError(SomnetError):
 
 
 class UnreadableImage(DataError):
-    """One file is no picture. The message is the reason alone; the caller knows the file."""
+    """One file is not a readable image. The message is the reason alone; the caller knows the file."""
 
 
 class WeightsError(SomnetError):
@@ -48,7 +48,7 @@ class ExportError(SomnetError):
 class TrainingStopped(BaseException):
     """A signal asked to stop; everything needed to resume is on disk.
 
-    No Exception, like KeyboardInterrupt: it can come anywhere, and what handles errors there must not swallow it.
+    Not an Exception, like KeyboardInterrupt: it can come anywhere, and what handles errors there must not catch it.
     """
 
     def __init__(self, message: str, signal_number: int) -> None:

@@ -1,4 +1,4 @@
-"""The floors of the package: a file imports from its own floor or from below."""
+"""The layers of the package: a file imports from its own layer or from lower ones."""
 
 import ast
 import graphlib
@@ -10,7 +10,7 @@ import pytest
 import somnet
 
 ROOT = Path(somnet.__file__).parent
-FLOORS = (
+LAYERS = (
     {"errors", "config", "system"},
     {"core"},
     {"nn"},
@@ -35,14 +35,14 @@ def module_of(name: str) -> str:
 MODULES = {module_of(name): file for name, file in FILES.items()}
 
 
-def floor(module: str) -> int:
+def layer(module: str) -> int:
     if module in WITHOUT_TORCH:
         return 0
     parts = module.split(".")
     top = parts[1] if len(parts) > 1 else "__init__"
-    floors = [number for number, names in enumerate(FLOORS) if top in names]
-    assert floors, f"{module} is on no floor: add it to FLOORS"
-    return floors[0]
+    layers = [number for number, names in enumerate(LAYERS) if top in names]
+    assert layers, f"{module} is in no layer: add it to LAYERS"
+    return layers[0]
 
 
 def imported(module: str, file: Path) -> Iterator[str]:
@@ -80,14 +80,14 @@ def test_the_files_are_found() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_nothing_is_imported_from_a_higher_floor(module: str) -> None:
-    higher = [name for name in imported(module, MODULES[module]) if floor(name) > floor(module)]
+def test_nothing_is_imported_from_a_higher_layer(module: str) -> None:
+    higher = [name for name in imported(module, MODULES[module]) if layer(name) > layer(module)]
     assert higher == []
 
 
 def test_imports_do_not_go_in_circles() -> None:
     graph = {
-        module: {name for name in imported(module, file) if name != module and floor(name) == floor(module)}
+        module: {name for name in imported(module, file) if name != module and layer(name) == layer(module)}
         for module, file in MODULES.items()
         if module != "somnet"  # the package's own names are loaded when asked for
     }

@@ -1,7 +1,7 @@
 """A benchmark: methods x seeds on the same data with the same budget, each run in a process of its own.
 
 DIR/runs/<method>-seed<N> are runs like any other, DIR/data what was made for them. After every run the results are
-written anew: results.csv, table.md and plot.svg. A kill at any moment costs at most the last minutes of one run.
+rewritten: results.csv, table.md and plot.svg. A kill at any moment costs at most the last minutes of one run.
 """
 
 import logging
@@ -28,13 +28,13 @@ from somnet.system.compute import Compute, choose_device
 from somnet.system.files import write_json, write_text
 from somnet.system.folders import DATA, SUMMARY, refuse_inside, refuse_taken
 from somnet.system.progress import duration
-from somnet.system.ranks import Ranks, begun, device_of_rank, find_ranks, quiet_ranks
+from somnet.system.ranks import Ranks, device_of_rank, find_ranks, quiet_ranks, started_note
 from somnet.system.signals import deferred_signals
 from somnet.training.train import train_without_report
 
 log = logging.getLogger("somnet")
 
-BENCH = "bench.json"  # what a benchmark was begun with
+BENCH = "bench.json"  # what a benchmark was started with
 
 
 def run_bench(
@@ -49,9 +49,9 @@ def run_bench(
     trials = all_trials(benchmark, out)
     with quiet_ranks(ranks), deferred_signals() as stop:
         if ranks.first:
-            _check_free(benchmark, out, resume=resume or ranks.noted(begun(out)))
-            write_json(out / BENCH, benchmark.begun_with())
-            ranks.note(begun(out))
+            _check_free(benchmark, out, resume=resume or ranks.noted(started_note(out)))
+            write_json(out / BENCH, benchmark.fixed_settings())
+            ranks.note(started_note(out))
             done = _finished(trials)
             for seed in dict.fromkeys(trial.config.seed for trial in trials if trial not in done):
                 log.info("data of seed %d", seed)
@@ -69,7 +69,7 @@ def run_bench(
             results[trial] = _outcome(trial, error)
             ranks.note(_ended(trial, ranks), error or "")
             if ranks.first:
-                results |= {other: found for other, found in _finished(trials).items() if other not in results}
+                results |= {other: result for other, result in _finished(trials).items() if other not in results}
                 _report(results[trial])
                 _write_results(benchmark, {**earlier, **results}, out)
         if not ranks.first:
@@ -104,10 +104,11 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> None:
         before = known_json(out / BENCH) if out.is_dir() else {}
     except RunError:  # somebody else's file
         before = {}
-    refuse_taken(out, "a benchmark of somnet", ours=bool(before), meant=resume, how="--resume to go on")
-    if before and (changed := [name for name, value in benchmark.begun_with().items() if before.get(name) != value]):
+    refuse_taken(out, "a somnet benchmark", ours=bool(before), meant=resume, how="--resume to continue")
+    fixed = benchmark.fixed_settings()
+    if before and (changed := [name for name, value in fixed.items() if before.get(name) != value]):
         raise RunError(
-            f"{out} was begun with another {', '.join(changed)}: repeat what {out / BENCH} says, or give another --out"
+            f"{out} was started with another {', '.join(changed)}: use what {out / BENCH} says, or give another --out"
         )
 
 
@@ -133,12 +134,12 @@ def _report(result: Result) -> None:
         log.info("%s, seed %d: top-1 %.2f %% in %s", result.method, result.seed, 100 * result.top1, took)
 
 
-def _write_results(benchmark: Benchmark, found: Mapping[Trial, Result], out: Path) -> None:
+def _write_results(benchmark: Benchmark, finished: Mapping[Trial, Result], out: Path) -> None:
     """All that is known, seed by seed: also runs of methods and seeds that were asked for another time."""
     stands_for = benchmark.stands_for()
-    methods = list(dict.fromkeys((*stands_for.values(), *(trial.name for trial in found))))
-    seeds = sorted({*benchmark.seeds, *(trial.config.seed for trial in found)})
-    results = sorted(found.values(), key=lambda result: (result.seed, methods.index(result.method)))
+    methods = list(dict.fromkeys((*stands_for.values(), *(trial.name for trial in finished))))
+    seeds = sorted({*benchmark.seeds, *(trial.config.seed for trial in finished)})
+    results = sorted(finished.values(), key=lambda result: (result.seed, methods.index(result.method)))
     comparison = Comparison(benchmark.title(), methods, seeds, results)
     write_text(out / "results.csv", results_csv(results))
     epochs = benchmark.config.train.epochs
@@ -155,11 +156,11 @@ def _prepare(benchmark: Benchmark, out: Path, seed: int, device: str, workers: i
     config = benchmark.configure(PLAIN, seed)
     data = make_data(benchmark, out, seed, workers)
     compute = Compute(device_of_rank(choose_device(device)), workers)
-    found = open_dataset(data, config, compute)
-    if found.test is None:
+    dataset = open_dataset(data, config, compute)
+    if dataset.test is None:
         raise DataError(f"{data} has no test images, so there is no accuracy to compare: add them under test/")
-    network = build_method(config, found.train.labels, len(found.classes)).to(compute.device).network
-    for part in (found.train, found.test):
+    network = build_method(config, dataset.train.labels, len(dataset.classes)).to(compute.device).network
+    for part in (dataset.train, dataset.test):
         make_inputs(part, network, config.model.imgsz, compute)
 
 

@@ -1,4 +1,4 @@
-"""The results of a benchmark as text: a row a run for machines, a row a method for people. Pure."""
+"""The results of a benchmark as text: one row per run for programs, one row per method to read. Pure."""
 
 import csv
 import io
@@ -68,7 +68,7 @@ class Comparison:
 
 
 def results_csv(results: Iterable[Result]) -> str:
-    """A row a run. No cell starts a formula."""
+    """One row per run. No cell starts a formula."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(field.name for field in fields(Result))
@@ -85,20 +85,20 @@ def chart(comparison: Comparison) -> str:
     return score_chart(comparison.title, subtitle, scores, baseline=BASELINE)
 
 
-# --- tables for people
+# --- tables to read
 
 
 def comparison_table(
     comparison: Comparison, tables: Iterable[str], stands_for: Mapping[str, str], *, epochs: int
 ) -> str:
-    """Markdown: all methods, then the asked tables of the paper with the paper's figures beside.
+    """Markdown: all methods, then the asked tables of the paper with the paper's numbers beside.
 
     `stands_for` tells for each entry of the paper's tables under which name it was run: equal settings run once.
     """
-    parts = [f"# {plain_text(comparison.title)}", _overview(comparison), _notes(comparison, epochs)]
+    sections = [f"# {plain_text(comparison.title)}", _overview(comparison), _notes(comparison, epochs)]
     for table in tables:
-        parts.append(_PAPER_TABLES[table](comparison, stands_for))
-    return "\n\n".join(filter(None, parts)) + "\n"
+        sections.append(_PAPER_TABLES[table](comparison, stands_for))
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def plain_text(text: str) -> str:
@@ -121,8 +121,8 @@ def _overview(comparison: Comparison) -> str:
     runs = {name: comparison.finished[name] for name in (*names, *waiting)}
 
     def column(value: Callable[[Result], float | None], digits: int, *, best: bool = False) -> list[str]:
-        found = [[x for run in own if (x := value(run)) is not None] for own in runs.values()]
-        return _cells(found, digits, best=best)
+        values = [[x for run in own if (x := value(run)) is not None] for own in runs.values()]
+        return _cells(values, digits, best=best)
 
     columns = {
         "rank": [str(1 + means.index(mean)) for mean in means] + [UNKNOWN] * len(waiting),  # equals share one
@@ -152,13 +152,13 @@ def _notes(comparison: Comparison, epochs: int) -> str:
 
 
 def _parameters(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
-    parts = ["## Parameters (the paper's Table 1)"]
+    sections = ["## Parameters (the paper's Table 1)"]
     for symbol, published in (("n_g", paper_tables.BAG_SIZES), ("L", paper_tables.SLOTS)):
         ours = _cells([_accuracies(comparison, stands_for, figure) for figure in published], 1, best=True)
         theirs = _cells([[figure.accuracy] for figure in published], 1, best=True)
         header = [f"`{symbol}`", *(figure.label for figure in published)]
-        parts.append(_markdown(header, [["here", *ours], [PAPER, *theirs]]))
-    return "\n\n".join(parts)
+        sections.append(_markdown(header, [["here", *ours], [PAPER, *theirs]]))
+    return "\n\n".join(sections)
 
 
 def _ablations(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
@@ -215,8 +215,8 @@ def _cells(values: Sequence[Sequence[float]], digits: int, *, best: bool = False
 
 def _once(values: Iterable[float | None]) -> str:
     """Figures that do not depend on the seed; all of them if they do."""
-    found = sorted({round(value, 2) for value in values if value is not None})
-    return ", ".join(f"{value:g}" for value in found) or UNKNOWN
+    distinct = sorted({round(value, 2) for value in values if value is not None})
+    return ", ".join(f"{value:g}" for value in distinct) or UNKNOWN
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -22,15 +22,15 @@ from somnet.training.train import train
 log = logging.getLogger("somnet")
 
 METHODS = ("plain", "somnet", Config().method)  # the baseline, the paper, and the default
-MOST_SEEDS = 1000  # of a range: more is a slip of the pen
+MOST_SEEDS = 1000  # of a range: more is a typo
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds from `0,1,2`, from `0-4`, or from both; each once."""
     seeds: dict[int, None] = {}
     try:
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
+        for item in text.split(","):
+            first, dash, last = item.partition("-")
             low, high = int(first), int(last if dash else first)
             if not 0 <= high - low < MOST_SEEDS or high >= SEEDS:
                 raise ValueError
@@ -54,7 +54,7 @@ def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
                 raise TrainingStopped(f"stopped, what is done is kept: {AGAIN}", stopped.exit_code - 128) from None
             except RunError as error:
                 raise RunError(
-                    f"{folder} is of another version ({error}): delete {out}, or give another --out"
+                    f"{folder} was written by another version ({error}): delete {out}, or give another --out"
                 ) from None
     write_json(out / SUMMARY, {"results": results})
     shown = Run(out / "runs" / f"somnet-seed{seeds[0]}")
@@ -62,7 +62,7 @@ def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     print_table(results)
     console = Console()
     console.print(f"\npictures: {', '.join(str(picture) for picture in pictures)}", soft_wrap=True)
-    console.print(f"scores of every image: {shown.path / 'issues.csv'}; figures: {out / SUMMARY}", soft_wrap=True)
+    console.print(f"scores of every image: {shown.path / 'issues.csv'}; results: {out / SUMMARY}", soft_wrap=True)
     return results
 
 

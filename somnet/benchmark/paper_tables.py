@@ -1,4 +1,4 @@
-"""The tables of the paper as data: the settings behind each figure, and the figure. Accuracies in percent."""
+"""The tables of the paper as data: the settings behind each number, and the number. Accuracies in percent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Published:
-    """A figure of the paper on Clothing1M, and what gives ours."""
+    """A number of the paper on Clothing1M, and what gives ours."""
 
     label: str  # as in the paper
     accuracy: float

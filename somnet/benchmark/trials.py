@@ -19,7 +19,7 @@ from somnet.system.folders import SUMMARY
 COSTS = "costs.json"  # what a run has cost
 TABLES = ("methods", "ablations", "parameters")
 ENTRIES = {name: Entry(name, name) for name in METHODS} | {
-    figure.entry.name: figure.entry for table in VARIANTS.values() for figure in table
+    published.entry.name: published.entry for table in VARIANTS.values() for published in table
 }
 
 
@@ -44,14 +44,14 @@ class Benchmark:
         return {entry.name: names[self.configure(entry, 0).hash()] for entry in self.entries}
 
     def title(self) -> str:
-        """What it is run on, for people."""
+        """What it is run on, as text to read."""
         data = "the toy web" if self.data is None else _as_text(self.data)
         unset = asdict(NoiseRecipe())
         given = unset if self.noise is None else asdict(self.noise)
         noise = ", ".join(f"{name}={_as_text(value)}" for name, value in given.items() if value != unset[name])
         return f"{data} with {noise}" if noise else data
 
-    def begun_with(self) -> dict[str, Any]:
+    def fixed_settings(self) -> dict[str, Any]:
         """All that must stay the same when it is resumed; methods and seeds may be added."""
         noise = None if self.noise is None else {name: _absolute(value) for name, value in asdict(self.noise).items()}
         settings = self.config.model_dump(mode="json", exclude={"method", "seed"})
@@ -75,7 +75,7 @@ class Trial:
     folder: Path
 
     def result(self) -> Result | None:
-        """Its figures, if it was finished with these settings and its costs are known."""
+        """Its results, if it was finished with these settings and its costs are known."""
         summary, costs = known_json(self.folder / SUMMARY), known_json(self.folder / COSTS)
         if summary.get("config_hash") != self.config.hash() or "image_passes" not in costs:
             return None
@@ -95,7 +95,7 @@ class Trial:
 def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """What takes part, and which tables to show, from `all` or `a,b,c` and `ablations,methods`.
 
-    The table of methods takes the methods given, by default all; methods given without it take part all the same.
+    The table of methods takes the methods given, by default all; methods given without it take part anyway.
     """
     shown = _names(tables, TABLES, "table")
     entries: list[Entry] = []
@@ -103,7 +103,7 @@ def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple
         chosen = tuple(METHODS) if methods in (None, "all") else _split(methods)
         entries = [_entry(name) for name in chosen]
     for table in shown:
-        entries += [figure.entry for figure in VARIANTS.get(table, ())]
+        entries += [published.entry for published in VARIANTS.get(table, ())]
     return tuple({entry.name: entry for entry in entries}.values()), shown
 
 
@@ -114,14 +114,14 @@ def _entry(name: str) -> Entry:
 
 
 def _split(text: str | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",")))
+    return tuple(dict.fromkeys(name.strip() for name in (text or "").split(",")))
 
 
 def _names(text: str, known: Sequence[str], kind: str) -> tuple[str, ...]:
     names = _split(text)
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no {kind} '{name}': choose of {', '.join(known)}, separated by commas")
+            raise ConfigError(f"there is no {kind} '{name}': choose from {', '.join(known)}, separated by commas")
     return names
 
 
@@ -139,15 +139,15 @@ def trial_of(benchmark: Benchmark, entry: Entry, seed: int, out: Path) -> Trial:
 
 
 def other_trials(benchmark: Benchmark, trials: Sequence[Trial], out: Path) -> list[Trial]:
-    """Runs that were begun in this folder with other methods or seeds than those asked for now."""
+    """Runs that were started in this folder with other methods or seeds than those asked for now."""
     asked = {trial.folder for trial in trials}
-    found = []
+    others = []
     for folder in sorted((out / "runs").glob("*-seed*")):
         name, _, seed = folder.name.rpartition("-seed")
         known = ENTRIES.get(name) or (_entry(name) if name in known_methods() else None)
         if known and seed.isdecimal() and folder not in asked:
-            found.append(trial_of(benchmark, known, int(seed), out))
-    return found
+            others.append(trial_of(benchmark, known, int(seed), out))
+    return others
 
 
 def data_folder(benchmark: Benchmark, out: Path, seed: int) -> Path:

@@ -1,4 +1,4 @@
-"""A cleaned copy of a run's data: an ImageFolder of what stays, a manifest of what is known, a list of what went."""
+"""A cleaned copy of a run's data: an ImageFolder of what stays, a manifest, a list of what was removed."""
 
 import csv
 import logging
@@ -53,12 +53,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class CleaningRules:
-    """What goes and what stays."""
+    """What is removed and what stays."""
 
     policy: Policy = "drop"  # or crop, reweight, relabel
     threshold: float | None = None  # a label_score below it is a wrong label; None: chosen from the scores
     max_drop_per_class: float = 0.5  # share of a class that may go for its labels; the best-scored stay
-    decisions: Path | str | None = None  # decisions.csv of the report, which has the last word
+    decisions: Path | str | None = None  # decisions.csv of the report, which overrides the scores
 
     def check(self) -> None:
         """Refuse rules that mean nothing."""
@@ -75,7 +75,7 @@ class Cleaned:
     """What cleaning did, or with a dry run would do."""
 
     out: Path
-    threshold: float | None  # of label_score; None: they do not fall into two heaps, only clear issues went
+    threshold: float | None  # of label_score; None: they do not form two groups, only clear issues are removed
     kept: dict[str, int]  # training images by class
     removed: dict[str, dict[str, int]]  # by class and reason: unreadable, label, duplicate, decision
     relabelled: int
@@ -94,7 +94,7 @@ def clean(
 ) -> Cleaned:
     """Write a cleaned copy of the data that a run was trained on; the data themselves are never changed.
 
-    `rules` say what goes. `data` says where the data are now, if they have moved.
+    `rules` say what is removed. `data` says where the data are now, if they have moved.
     """
     run, rules = run if isinstance(run, Run) else Run(run), rules or CleaningRules()
     out, source = Path(out), Path(run.data["path"] if data is None else data)
@@ -115,16 +115,16 @@ def clean(
         raise RunError(f"the run's data {place} are gone: say where they are now with --data")
     index = open_source(source)
     _check_place(out, place if place.is_dir() else place.parent, overwrite=overwrite)
-    part = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
-    shutil.rmtree(part, ignore_errors=True)  # of a cleaning that was killed
+    building = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
+    shutil.rmtree(building, ignore_errors=True)  # of a cleaning that was killed
     try:
         with stopping_signals(AGAIN):
-            _write(part, _Job(run, index, scores, verdicts, crops), formats)
-            replace_folder(part, out)
+            _write(building, _Job(run, index, scores, verdicts, crops), formats)
+            replace_folder(building, out)
     except OSError as error:
         raise SomnetError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)
     return result
 
 
@@ -135,7 +135,7 @@ def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: 
             "decisions of this run's report"
         )
     if odd := sorted({d.label for d in decisions.values() if d.label is not None} - set(classes)):
-        raise ConfigError(f"the decisions name a class that the run does not have, '{odd[0]}': mend the label")
+        raise ConfigError(f"the decisions name a class that the run does not have, '{odd[0]}': fix the label")
 
 
 def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
@@ -146,7 +146,7 @@ def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
     ours = (out / METADATA).is_file() and (out / REMOVED).is_file()
     refuse_taken(out, "a cleaned data set", ours=ours, meant=overwrite, how="--overwrite to replace it")
     if ours and (other := _not_ours(out)):
-        raise RunError(f"{out} holds {other}, which is not of the cleaning: move it away, or give another --out")
+        raise RunError(f"{out} contains {other}, which cleaning did not write: move it away, or give another --out")
 
 
 def _not_ours(out: Path) -> str | None:
@@ -186,7 +186,7 @@ def _count(out: Path, scores: pa.Table, verdicts: Verdicts, crops: NDArray[np.bo
 
 
 def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
-    """The cleaned data set: images, what is known of them, what went and why, and labels for other programs."""
+    """The cleaned data set: images, what is known of them, what was removed and why, and labels for other programs."""
     folder.mkdir(parents=True)
     others = [row for row in range(len(job.index)) if _is_other(job.index, row)]
     with track("cleaned images", job.scores.num_rows + len(others)) as advance:
@@ -304,10 +304,10 @@ def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
     try:
         regions = pq.read_table(run.path / REGIONS, columns=["region", "box"])
     except (OSError, pa.ArrowException):
-        raise RunError(f"{run.path} has no regions.parquet: go on with somnet train --resume") from None
+        raise RunError(f"{run.path} has no regions.parquet: continue with somnet train --resume") from None
     whole = regions.filter(pc.equal(regions["region"], 0))["box"].to_pylist()  # in the order of the scores
-    found = [(round(box[2]), round(box[3])) for box in whole]
-    return found + [(0, 0)] * (scores.num_rows - len(found))
+    sizes = [(round(box[2]), round(box[3])) for box in whole]
+    return sizes + [(0, 0)] * (scores.num_rows - len(sizes))
 
 
 def _original(index: Index, row: int) -> str:
@@ -326,14 +326,14 @@ def _bring(source: Location, target: Path) -> None:
 
 
 def _crop(source: Location, box: Box, target: Path) -> tuple[int, int]:
-    """Write a part of an image, upright, and return its size."""
+    """Write a crop of an image, upright, and return its size."""
     image = read_picture(source).image
     x1, y1 = int(box[0]), int(box[1])
     x2, y2 = min(image.width, max(x1 + 1, round(box[2]))), min(image.height, max(y1 + 1, round(box[3])))
-    part = image.crop((x1, y1, x2, y2))
+    crop = image.crop((x1, y1, x2, y2))
     target.parent.mkdir(parents=True, exist_ok=True)
-    part.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
-    return part.size
+    crop.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
+    return crop.size
 
 
 class _Names:

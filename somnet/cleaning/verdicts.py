@@ -17,8 +17,8 @@ Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SURE = 0.7  # predicted_score from which on a label is replaced
 NEARLY_CLEAN = 0.08  # share of images predicted otherwise below which the data count as clean
-ONE_FLAT_HEAP = 0.75  # separability by Otsu of an even spread: more of it takes two heaps
-MOST_PER_DISAGREEMENT = 3  # images that go for each one predicted otherwise: a model learns some wrong labels by heart
+UNIFORM_SEPARABILITY = 0.75  # Otsu's separability of a uniform distribution: two groups have more
+MOST_PER_DISAGREEMENT = 3  # images removed for each one predicted otherwise: a model memorises some wrong labels
 KEEP, DROP, RELABEL = "keep", "drop", "relabel"
 
 
@@ -34,7 +34,7 @@ class Decision:
 class Verdicts:
     """What becomes of the n images of a run, in the order of its scores."""
 
-    reasons: list[str | None]  # why an image goes: unreadable, label, duplicate, decision; None: it stays
+    reasons: list[str | None]  # why an image is removed: unreadable, label, duplicate, decision; None: it stays
     details: list[str]  # the reason in numbers or words
     labels: list[str | None]  # given or new
     weights: NDArray[np.float64]  # (n,)
@@ -42,16 +42,17 @@ class Verdicts:
 
 
 def choose_threshold(score: NDArray[np.float64], disagrees: NDArray[np.bool_]) -> float | None:
-    """Where to cut the label scores (n,) of readable images; None where they do not fall into two heaps.
+    """Where to cut the label scores (n,) of readable images; None where they do not form two groups.
 
-    The cut is the one between the two heaps of the scores' log-odds, but no more than three images go for each one that
-    the model would label otherwise. Clutter and hard images make one broad heap: cutting it would cost right images.
+    The cut is the one between the two groups of the scores' log-odds, but no more than three images are removed for
+    each one that the model would label otherwise. Clutter and hard images make one broad group: cutting it would cost
+    right images.
     """
     if disagrees.mean() < NEARLY_CLEAN:
         return None
     bounded = np.clip(score, 1e-4, 1 - 1e-4)
     cut, separability = _otsu(np.log(bounded / (1 - bounded)))
-    if separability <= ONE_FLAT_HEAP:
+    if separability <= UNIFORM_SEPARABILITY:
         return None
     most = min(MOST_PER_DISAGREEMENT * int(disagrees.sum()), len(score) - 1)
     return float(min(1 / (1 + np.exp(-cut)), np.sort(score)[most]))
@@ -163,7 +164,7 @@ def _copies(
 def _keep_classes(
     reasons: list[str | None], details: list[str], labels: list[str | None], score: NDArray[np.float64]
 ) -> None:
-    """No class goes as a whole: its best image that a score sent away comes back."""
+    """No class is removed as a whole: its best image that was removed for a score comes back."""
     left = {label for label, reason in zip(labels, reasons, strict=True) if reason is None}
     for label in sorted({str(label) for label in labels if label is not None} - {str(name) for name in left}):
         rows = [row for row, own in enumerate(labels) if own == label and reasons[row] in ("label", "duplicate")]
@@ -184,15 +185,15 @@ def read_decisions(file: Path) -> dict[str, Decision]:
         raise ConfigError(
             f"{file} has no column {missing[0]} in its first line: let that be file_name,decision,label, with commas"
         )
-    found: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = {}
     for line, row in enumerate(rows, start=2):
         name, action, label = (csv_text(row.get(column) or "") for column in ("file_name", "decision", "label"))
         if not name or action not in (KEEP, DROP, RELABEL) or (action == RELABEL and not label):
             raise ConfigError(
-                f"{file} line {line} is no decision: write file_name, decision ({KEEP}, {DROP} or {RELABEL}) and, to "
-                "relabel, the label"
+                f"{file} line {line} is not a decision: write file_name, decision ({KEEP}, {DROP} or {RELABEL}) and, "
+                "to relabel, the label"
             )
         decision = Decision(action, label or None)
-        if found.setdefault(name, decision) != decision:
+        if decisions.setdefault(name, decision) != decision:
             raise ConfigError(f"{file} line {line} contradicts an earlier one about {name}: keep one of them")
-    return found
+    return decisions

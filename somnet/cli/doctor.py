@@ -19,7 +19,7 @@ class Check:
 
     name: str
     good: bool
-    found: str
+    result: str
     fix: str = ""
     needed: bool = True
 
@@ -78,7 +78,7 @@ def _disk() -> Check:
     folder = cache_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free / 1e9
-    found = f"{free:.0f} GB free for the cache {folder}"
+    result = f"{free:.0f} GB free for the cache {folder}"
     return Check(
-        "disk", free >= LEAST_FREE_GB, found, "free some space, or set SOMNET_CACHE to another disk", needed=False
+        "disk", free >= LEAST_FREE_GB, result, "free some space, or set SOMNET_CACHE to another disk", needed=False
     )

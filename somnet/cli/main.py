@@ -33,7 +33,7 @@ def doctor() -> None:
     results = checks()
     for check in results:
         mark = "[green]ok[/]" if check.good else "[red]no[/]"
-        console.print(f"{mark}  {check.name}: {escape(check.found)}", highlight=False, soft_wrap=True)
+        console.print(f"{mark}  {check.name}: {escape(check.result)}", highlight=False, soft_wrap=True)
         if not check.good:
             console.print(f"    fix: {escape(check.fix)}", highlight=False, soft_wrap=True)
     if not all(check.good for check in results if check.needed):
@@ -74,7 +74,7 @@ def main() -> None:
         app()
     except TrainingStopped as stopped:
         if rank == "0":  # the others were told as well
-            print(stopped, file=sys.stderr)  # the console may have been struck in the middle of a line, and keep silent
+            print(stopped, file=sys.stderr)  # the console may have been interrupted in a line, and print nothing
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)

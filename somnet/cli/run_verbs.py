@@ -37,10 +37,10 @@ def report(
     from somnet.report.site import PICTURES, write_report
     from somnet.runs.run import Run
 
-    index = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
-    console.print(f"{index}: open it in a browser, or send the folder {index.parent}", markup=False, soft_wrap=True)
+    page = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
+    console.print(f"{page}: open it in a browser, or share the folder {page.parent}", markup=False, soft_wrap=True)
     if open_:
-        typer.launch(str(index.resolve()))
+        typer.launch(str(page.resolve()))
 
 
 @app.command()
@@ -48,9 +48,9 @@ def predict(
     run: RunArgument,
     images: Annotated[list[Path], typer.Argument(help='Image files, folders, or quoted patterns: "new/**/*.jpg".')],
     out: Annotated[Path, typer.Option(help="File to write, .csv or .jsonl.")] = Path("predictions.csv"),
-    top_k: Annotated[int, typer.Option(min=1, help="Classes a row, most probable first.")] = 5,
+    top_k: Annotated[int, typer.Option(min=1, help="Classes per row, most probable first.")] = 5,
     heatmaps: Annotated[
-        Path | None, typer.Option(help="New folder for a picture an image: where the evidence is.")
+        Path | None, typer.Option(help="New folder for one picture per image that shows where the evidence is.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
     device: DeviceOption = "auto",
@@ -61,9 +61,9 @@ def predict(
     from somnet.runs.run import Run
 
     model, files = Run(run), image_files(images)
-    found = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
-    found = with_heatmaps(found, heatmaps) if heatmaps else found
-    count, bad = write_predictions(found, out, top=min(top_k, len(model.classes)))
+    predictions = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
+    predictions = with_heatmaps(predictions, heatmaps) if heatmaps else predictions
+    count, bad = write_predictions(predictions, out, top=min(top_k, len(model.classes)))
     console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False, soft_wrap=True)
     if heatmaps:
         console.print(f"{heatmaps}: a picture of the evidence for each image", markup=False, soft_wrap=True)
@@ -103,7 +103,7 @@ def clean(
     max_drop_per_class: Annotated[
         float, typer.Option(help="Share of a class that may go for its labels; the best-scored stay.")
     ] = 0.5,
-    decisions: Annotated[Path | None, typer.Option(help="decisions.csv of the report; it has the last word.")] = None,
+    decisions: Annotated[Path | None, typer.Option(help="decisions.csv of the report, overrides scores.")] = None,
     format_: Annotated[
         list[str] | None,
         typer.Option(
@@ -114,7 +114,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would go.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier cleaned folder.")] = False,
 ) -> None:
-    """Write a cleaned copy of a run's data, as hard links: what stays, what is known of it, and what went and why."""
+    """Write a cleaned copy of a run's data, as hard links, with a list of what was removed and why."""
     from somnet.cleaning.clean import CleaningRules
     from somnet.cleaning.clean import clean as clean_data
     from somnet.cleaning.verdicts import Policy
@@ -139,7 +139,7 @@ def clean(
     total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
     table.add_row("total", str(sum(result.kept.values())), *map(str, total))
     console.print(table)
-    no_cut = "none, only clear label issues: the scores do not fall into two heaps"
+    no_cut = "none, only clear label issues: the scores do not form two groups"
     cut = no_cut if result.threshold is None else f"{result.threshold:.3f}"
     more = f"; {result.relabelled} relabelled" if result.relabelled else ""
     more += f"; {result.cropped} cropped" if result.cropped else ""
@@ -147,5 +147,5 @@ def clean(
     if dry_run:
         console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
     else:
-        console.print(f"{out}: removed.csv says what went and why", markup=False, soft_wrap=True)
+        console.print(f"{out}: removed.csv says what was removed and why", markup=False, soft_wrap=True)
         console.print(f"next: somnet train {shlex.quote(str(out))}", markup=False, soft_wrap=True)

@@ -27,13 +27,13 @@ def propose(
     index = open_source(data)
     ranks = find_ranks()
     with stopping_signals(AGAIN), quiet_ranks(ranks):
-        found = scan_together(index, settings.proposals, Compute(workers=workers, ranks=ranks))
+        scanned = scan_together(index, settings.proposals, Compute(workers=workers, ranks=ranks))
     if not ranks.first:
         return
-    rows = found.readable()
+    rows = scanned.readable()
     bad = len(index) - len(rows)
-    console.print(f"{len(rows)} images with {found.counts[rows].sum()} boxes; {bad} unreadable files")
-    for name, reason in zip(index.column("file_name"), found.reasons.to_pylist(), strict=True):
+    console.print(f"{len(rows)} images with {scanned.counts[rows].sum()} boxes; {bad} unreadable files")
+    for name, reason in zip(index.column("file_name"), scanned.reasons.to_pylist(), strict=True):
         if reason is not None:
             console.print(
                 f"  {screen_text(display_name(name))}: {reason}", markup=False, highlight=False, soft_wrap=True
@@ -79,15 +79,15 @@ def train(
         str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images a step.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32; on CUDA also bf16 or fp16.")] = None,
     seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start an existing run anew.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start an existing run over.")] = False,
 ) -> None:
     """Train on DATA and leave model, scores of every image and a summary in the run folder."""
     from somnet.config import load_config
@@ -115,7 +115,7 @@ def demo(
     seeds: SeedsOption = "0",
     out: Annotated[Path, typer.Option(help="Folder for data, runs, table and pictures.")] = Path("demo"),
 ) -> None:
-    """Train plain, somnet and the default on an embedded toy web with known truth; write a table and pictures."""
+    """Train plain, somnet and the default on synthetic demo data with known truth; write a table and pictures."""
     from somnet.benchmark.demo import parse_seeds, run_demo
 
     run_demo(out, parse_seeds(seeds))
@@ -123,7 +123,7 @@ def demo(
 
 @app.command()
 def bench(
-    data: Annotated[str, typer.Argument(help="A data set with test images, or demo for the embedded toy web.")],
+    data: Annotated[str, typer.Argument(help="A data set with test images, or demo for the synthetic demo data.")],
     out: Annotated[Path, typer.Option(help="Folder for runs, data, results.csv, table.md and plot.svg.")],
     methods: Annotated[
         str | None, typer.Option(help="all, or names separated by commas; by default all if --tables has methods.")
@@ -141,7 +141,7 @@ def bench(
     workers: WorkersOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted benchmark.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted benchmark.")] = False,
 ) -> None:
     """Compare methods on DATA over seeds, at equal budgets; the results are written after every run."""
     from somnet.benchmark.bench import run_bench

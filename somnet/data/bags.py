@@ -60,7 +60,7 @@ def draw_bags(
         bags.append(dealt)
         present.append(real)
         bag_labels.append(np.full(len(dealt), label))
-    order = rng.permutation(sum(len(part) for part in bags))
+    order = rng.permutation(sum(len(of_class) for of_class in bags))
     return BagList(np.concatenate(bags)[order], np.concatenate(bag_labels)[order], np.concatenate(present)[order])
 
 
@@ -75,8 +75,8 @@ def count_bags(
 def _by_class(labels: NDArray[np.int64], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Each class that has images, and its rows in their order."""
     rows = rows[np.argsort(labels[rows], kind="stable")]
-    found, first = np.unique(labels[rows], return_index=True)
-    yield from zip(found.tolist(), np.split(rows, first[1:]), strict=True)
+    present, first = np.unique(labels[rows], return_index=True)
+    yield from zip(present.tolist(), np.split(rows, first[1:]), strict=True)
 
 
 def _pictures(members: NDArray[np.int64], groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
@@ -161,7 +161,7 @@ class PixelInputs:
     index: Index
     boxes: Boxes
     side: int
-    views: NDArray[np.float32] | None = None  # (n, 4) the part of each image to look at, in shares; None: all of it
+    views: NDArray[np.float32] | None = None  # (n, 4) the crop of each image to use, in shares; None: all of it
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         view = None if self.views is None else self.views[row]
@@ -170,7 +170,7 @@ class PixelInputs:
             image = read_picture(self.index.location(row), at_least=at_least).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
-            raise DataError(f"{name} could be read before but not now: {error}: restore it and go on") from None
+            raise DataError(f"{name} could be read before but not now: {error}: restore it and continue") from None
         if view is not None:
             image = crop_shares(image, view)
         boxes, mask = self.boxes(row)
@@ -192,7 +192,7 @@ class CachedInputs:
 
 @dataclass(frozen=True)
 class DrawnInputs:
-    """Different inputs for the same images: each time an image is due, one of them is drawn by the seed."""
+    """Different inputs for the same images: whenever an image is used, one of them is drawn by the seed."""
 
     choices: Sequence[Inputs]
 
@@ -229,9 +229,9 @@ class BagBatches(Dataset[BagBatch]):
 
     def __getitem__(self, batch: int) -> BagBatch:
         share = self.share(batch) or range(1)
-        part = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
-        rows, present = self.bags.rows[part], self.bags.present[part]
-        label = torch.from_numpy(self.bags.label[part])
+        mine = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
+        rows, present = self.bags.rows[mine], self.bags.present[mine]
+        label = torch.from_numpy(self.bags.label[mine])
         if self.boxes is not None:  # the method has its features already and asks for no images
             boxes, mask = zip(*(self.boxes(int(row)) for row in rows.flat), strict=True)
             images = torch.zeros(0)
@@ -278,7 +278,7 @@ def named_worker_death() -> Iterator[None]:
             raise
         what = str(error).splitlines()[0].rstrip(". ")
         raise DataError(
-            f"a data worker died ({what}): go on with --resume, and with --workers 0 if memory is short"
+            f"a data worker died ({what}): continue with --resume, and with --workers 0 if memory is short"
         ) from None
 
 

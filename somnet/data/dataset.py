@@ -29,7 +29,7 @@ from somnet.system.progress import track
 log = logging.getLogger("somnet")
 
 MOST_NAMED = 5  # bad files that are named on screen; the tables name all
-MAPS_A_PART = 512
+MAPS_PER_CHUNK = 512
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
 SPLITS = ("train", "val", "test")
 
@@ -95,22 +95,22 @@ class Duplicate:
 
 def duplicates(data: DataSet) -> list[Duplicate]:
     """The images of a data set that occur more than once, group after group; training images first."""
-    found = []
+    members = []
     for part in (data.train, data.test) if data.test else (data.train,):
         labels, splits = part.labels, part.index.column("split")
         names, keys = part.index.column("file_name"), part.scan.keys.to_pylist()
         for row in np.flatnonzero(part.groups >= 0):
             label = data.classes[labels[row]]
-            found.append((part.groups[row], display_name(names[row]), splits[row], label, keys[row]))
-    times = Counter(key for *_, key in found)
-    rows = [Duplicate(int(group), name, split, label, times[key] > 1) for group, name, split, label, key in found]
+            members.append((part.groups[row], display_name(names[row]), splits[row], label, keys[row]))
+    times = Counter(key for *_, key in members)
+    rows = [Duplicate(int(group), name, split, label, times[key] > 1) for group, name, split, label, key in members]
     return sorted(rows, key=lambda row: row.group)
 
 
-def leaks(found: list[Duplicate]) -> list[tuple[Duplicate, Duplicate]]:
+def leaks(grouped: list[Duplicate]) -> list[tuple[Duplicate, Duplicate]]:
     """A training image and a held-out one of each group that has both."""
     train, held_out = (
-        {row.group: row for row in reversed(found) if (row.split == "train") is yes} for yes in (True, False)
+        {row.group: row for row in reversed(grouped) if (row.split == "train") is yes} for yes in (True, False)
     )
     return [(row, held_out[group]) for group, row in sorted(train.items()) if group in held_out]
 
@@ -140,11 +140,11 @@ def scan_together(index: Index, config: ProposalConfig, compute: Compute) -> Sca
     """Each rank scans its share of the images; what it finds reaches the others through the cache."""
     workers, ranks = compute.workers, compute.ranks
     if ranks.world > 1:
-        scan(index.take(np.array(ranks.share(len(index)), np.int64)), config, workers, part=f"rank{ranks.rank}")
+        scan(index.take(np.array(ranks.share(len(index)), np.int64)), config, workers, share=f"rank{ranks.rank}")
         ranks.barrier()
-    found = scan(index, config, workers) if ranks.first else None  # puts the shares together
+    scanned = scan(index, config, workers) if ranks.first else None  # puts the shares together
     ranks.barrier()
-    return scan(index, config, workers) if found is None else found
+    return scan(index, config, workers) if scanned is None else scanned
 
 
 def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
@@ -152,16 +152,16 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     index = open_source(data)
     need_training(index, data)
     held_out = held_out_split(index)
-    if strange := sorted(index.splits().difference(SPLITS)):
-        count = len(index.of_split(*strange))
-        log.warning("left out: %d images of a split that is none of %s: %s", count, ", ".join(SPLITS), some(strange))
+    if unknown := sorted(index.splits().difference(SPLITS)):
+        count = len(index.of_split(*unknown))
+        log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(unknown))
     used = index.of_split("train", held_out) if held_out else index.of_split("train")
-    found = scan_together(used, config.proposals, compute)
-    readable, labels = found.readable(), used.labels()
+    scanned = scan_together(used, config.proposals, compute)
+    readable, labels = scanned.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))
     train_rows = readable[pc.equal(split, "train").to_numpy()]
     test_rows = readable[pc.equal(split, held_out).to_numpy()] if held_out else readable[:0]
-    unreadable = unreadable_files(used, found)
+    unreadable = unreadable_files(used, scanned)
     present = np.unique(labels[train_rows])
     if len(present) < 2:
         which = f"only the class '{used.classes[present[0]]}'" if len(present) else "no readable image at all"
@@ -170,17 +170,17 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
             "classes, each in a folder of its own"
         )
     rows = np.concatenate([train_rows, test_rows])  # training images first: of a leak, the test image is the copy
-    groups = group_duplicates(*(column.take(pa.array(rows)) for column in (found.keys, found.hashes)))
+    groups = group_duplicates(*(column.take(pa.array(rows)) for column in (scanned.keys, scanned.hashes)))
     train_groups, test_groups = np.split(groups, [len(train_rows)])
-    train = Part(used.take(train_rows), found.take(train_rows), train_groups)
-    test = Part(used.take(test_rows), found.take(test_rows), test_groups) if len(test_rows) else None
+    train = Part(used.take(train_rows), scanned.take(train_rows), train_groups)
+    test = Part(used.take(test_rows), scanned.take(test_rows), test_groups) if len(test_rows) else None
     return DataSet(data, used.classes, train, test, unreadable)
 
 
-def unreadable_files(index: Index, found: Scan) -> tuple[Unreadable, ...]:
+def unreadable_files(index: Index, scanned: Scan) -> tuple[Unreadable, ...]:
     """What a scan could not read, and why."""
-    rows = np.setdiff1d(np.arange(len(index)), found.readable())
-    bad, reasons = index.take(rows), found.reasons.take(pa.array(rows)).to_pylist()
+    rows = np.setdiff1d(np.arange(len(index)), scanned.readable())
+    bad, reasons = index.take(rows), scanned.reasons.take(pa.array(rows)).to_pylist()
     columns = zip(bad.column("file_name"), bad.labels(), bad.column("split"), reasons, strict=True)
     return tuple(
         Unreadable(display_name(name), index.classes[label] if label >= 0 else None, split, reason)
@@ -189,29 +189,27 @@ def unreadable_files(index: Index, found: Scan) -> tuple[Unreadable, ...]:
 
 
 def describe(data: DataSet, images_per_bag: int) -> list[str]:
-    """What was found, for people: classes, counts, bad files, classes too small for a bag."""
+    """What was found, as lines to read: classes, counts, bad files, classes too small for a bag."""
     counts = np.bincount(data.train.labels, minlength=len(data.classes))
     present = counts[counts > 0]
     lines = [
         f"{data.path}: {len(data.classes)} classes",
-        f"train: {len(data.train)} images, {present.min()} to {present.max()} a class",
+        f"train: {len(data.train)} images, {present.min()} to {present.max()} per class",
         f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
     ]
     boxes = data.train.scan.counts
-    lines.append(f"boxes: {boxes.mean():.1f} an image, {int((boxes == 0).sum())} images without any")
+    lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
         f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
     ]:
-        lines.append(
-            f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they take part all the same"
-        )
-    if found := duplicates(data):
-        lines.append(f"duplicates: {len(found)} images in {len({row.group for row in found})} groups")
-        if both := leaks(found):
+        lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
+    if grouped := duplicates(data):
+        lines.append(f"duplicates: {len(grouped)} images in {len({row.group for row in grouped})} groups")
+        if both := leaks(grouped):
             named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
-            lines.append(f"warning: {len(both)} leaks, pictures that are both trained and tested on: {named}")
+            lines.append(f"warning: {len(both)} leaks, images that are both trained and tested on: {named}")
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{first_reasons(data.unreadable)}")
     return lines
@@ -239,7 +237,7 @@ def make_inputs(
 ) -> Inputs:
     """What the network takes for each image: pixels of this side, or the frozen trunk's maps, computed if not cached.
 
-    With `views` (n, 4), shares of width and height, only that part of each image is looked at, without its proposals.
+    With `views` (n, 4), shares of width and height, only that crop of each image is looked at, without its proposals.
     Each rank computes its share of the maps, and those that the cache does not bring from the others.
     """
     if views is not None:
@@ -251,8 +249,8 @@ def make_inputs(
 
     def fill(rows: NDArray[np.int64]) -> None:
         if len(rows):
-            seen = None if views is None else views[rows]
-            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, seen)
+            crops = None if views is None else views[rows]
+            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, crops)
             _fill(store, pixels, network, compute)
 
     ranks = compute.ranks
@@ -287,7 +285,7 @@ def _fill(store: MapStore, inputs: PixelInputs, network: Network, compute: Compu
             keys.extend(all_keys.take(pa.array(batch.rows[:, 0].numpy())).to_pylist())
             maps.append(network.prepare(batch.images.to(compute.device)).to(torch.float16).cpu())
             advance(len(batch.label))
-            if len(keys) >= MAPS_A_PART:
+            if len(keys) >= MAPS_PER_CHUNK:
                 store.add(keys, torch.cat(maps))
                 keys, maps = [], []
     if keys:

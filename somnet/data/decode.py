@@ -150,7 +150,7 @@ def _decode(opened: Image.Image, at_least: int | None) -> Picture:
 
 
 def _orientation(image: Image.Image) -> int:
-    # Not ImageOps.exif_transpose: it writes the EXIF anew and fails on odd tags of a sound picture.
+    # Not ImageOps.exif_transpose: it rewrites the EXIF and fails on odd tags of a valid image.
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # a broken EXIF block says nothing about the pixels

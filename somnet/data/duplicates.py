@@ -85,13 +85,13 @@ def _near(hashes: pa.Array) -> NDArray[np.int64]:
     rng = np.random.default_rng(0)
     for _ in range(BANDS):
         band = _band(packed, rng.choice(np.arange(1, BLOCK * BLOCK), BAND_BITS, replace=False))
-        found = [np.empty((2, 0), np.int64)]
+        pairs = [np.empty((2, 0), np.int64)]
         for one, other in _candidates(band):
             new = first[one] != first[other]
             one, other = one[new], other[new]
             different = np.bitwise_count(words[one] ^ words[other]).sum(axis=1)
-            found.append(np.stack([one, other])[:, different <= MOST_DIFFERENT])
-        first = _merge(first, np.concatenate(found, axis=1))
+            pairs.append(np.stack([one, other])[:, different <= MOST_DIFFERENT])
+        first = _merge(first, np.concatenate(pairs, axis=1))
     return np.stack([rows[first], rows])
 
 

@@ -41,10 +41,10 @@ def edge_boxes(image: Image.Image, *, max_boxes: int, min_area: float, edge_side
         maxBoxes=2 * max_boxes,  # some fall below the least area
         minBoxArea=max(min_area * edges.size, MIN_EDGE_MAP_SIDE**2),
     )
-    found, scores = finder.getBoundingBoxes(edges, orientation)
-    if len(found) == 0:  # an empty tuple
+    rectangles, scores = finder.getBoundingBoxes(edges, orientation)
+    if len(rectangles) == 0:  # an empty tuple
         return np.zeros((0, 5), np.float32)
-    x, y, width, height = np.array(found, np.float32).T  # each (n,)
+    x, y, width, height = np.array(rectangles, np.float32).T  # each (n,)
     # EdgeBoxes counts from 1, and its outermost pixels lie outside of the contour.
     boxes = np.stack([x, y, x + width - 1, y + height - 1], axis=1)  # (n, 4)
     boxes *= np.array([image.width / small.width, image.height / small.height] * 2, np.float32)
@@ -93,10 +93,10 @@ def _is_ridge(magnitude: Grid, orientation: Grid) -> NDArray[np.bool_]:
     sector = np.rint(orientation / (np.pi / 4)).astype(np.int8) % 4  # (H, W)
     padded = np.pad(magnitude, 1)  # (H + 2, W + 2)
     ridge = np.zeros(magnitude.shape, np.bool_)  # (H, W)
-    for index, (x, y) in enumerate(_ACROSS):
+    for number, (x, y) in enumerate(_ACROSS):
         after = padded[1 + y : 1 + y + height, 1 + x : 1 + x + width]  # (H, W)
         before = padded[1 - y : 1 - y + height, 1 - x : 1 - x + width]  # (H, W)
-        ridge |= (sector == index) & (magnitude >= after) & (magnitude > before)
+        ridge |= (sector == number) & (magnitude >= after) & (magnitude > before)
     return ridge
 
 
@@ -116,7 +116,7 @@ def _strongest(strength: NDArray[np.float32], count: int) -> NDArray[np.float32]
     """All but the `count` largest values set to zero; exactly so, even if many are equal."""
     if np.count_nonzero(strength) <= count:
         return strength
-    weak = np.argpartition(strength, -count - 1, axis=None)[: strength.size - count]  # flat indices
+    weak = np.argpartition(strength, -count - 1, axis=None)[: strength.size - count]  # flat positions
     kept = strength.copy()  # (H, W)
     kept.flat[weak] = 0
     return kept

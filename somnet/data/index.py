@@ -87,7 +87,7 @@ def make_index(root: Path, classes: Iterable[str], rows: Iterable[Mapping[str, A
 
 
 def index_from_columns(root: Path, classes: Iterable[str], columns: Mapping[str, Any]) -> Index:
-    """An index from whole columns, without a Python object a row; columns that are not given are null."""
+    """An index from whole columns, without a Python object per row; columns that are not given are null."""
     count = len(columns["file_name"])
     arrays = [
         columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
@@ -96,6 +96,6 @@ def index_from_columns(root: Path, classes: Iterable[str], columns: Mapping[str,
     return Index(root, tuple(classes), pa.Table.from_arrays(arrays, schema=SCHEMA))
 
 
-def join_indexes(root: Path, classes: Iterable[str], parts: Iterable[Index]) -> Index:
+def join_indexes(root: Path, classes: Iterable[str], indexes: Iterable[Index]) -> Index:
     """One index of several that share root and classes."""
-    return Index(root, tuple(classes), pa.concat_tables([part.table for part in parts]))
+    return Index(root, tuple(classes), pa.concat_tables([index.table for index in indexes]))

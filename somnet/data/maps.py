@@ -1,6 +1,6 @@
 """Outputs of a frozen trunk, computed once per image and kept on disk as float16, keyed by content and weights.
 
-A part is an array file and a file of keys, written in this order: a part without keys does not count. Reading is
+A chunk is an array file and a file of keys, written in this order: a chunk without keys does not count. Reading is
 by memory map, so that a data set need not fit into memory.
 """
 
@@ -24,7 +24,7 @@ class MapStore:
         self.folder = cache_folder() / "maps" / fingerprint
         self.shape = shape
         self._where: dict[bytes, tuple[int, int]] = {}
-        self._parts: list[NDArray[np.float16]] = []
+        self._chunks: list[NDArray[np.float16]] = []
         for keys_file in sorted(self.folder.glob("*.keys")):
             self._open(keys_file)
 
@@ -32,8 +32,8 @@ class MapStore:
         return key in self._where
 
     def __getitem__(self, key: bytes) -> Tensor:
-        part, row = self._where[key]
-        return torch.from_numpy(self._parts[part][row].copy())
+        chunk, row = self._where[key]
+        return torch.from_numpy(self._chunks[chunk][row].copy())
 
     def add(self, keys: list[bytes], maps: Tensor) -> None:
         """Keep the maps (n, ...) of some images."""
@@ -50,8 +50,8 @@ class MapStore:
         try:
             maps = np.load(keys_file.with_suffix(".npy"), mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError):
-            return  # a damaged part is as good as none
+            return  # a damaged chunk is ignored
         if maps.shape != (len(keys), *self.shape):
             return
-        self._where.update((key, (len(self._parts), row)) for row, key in enumerate(keys))
-        self._parts.append(maps)
+        self._where.update((key, (len(self._chunks), row)) for row, key in enumerate(keys))
+        self._chunks.append(maps)

@@ -57,7 +57,7 @@ class NoiseRecipe:
     def __post_init__(self) -> None:
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"noise {name}={getattr(self, name)} is no share: give a number from 0 to 1")
+                raise ConfigError(f"noise {name}={getattr(self, name)} is out of range: give a number from 0 to 1")
         if self.flip + self.asymmetric + self.open > 1 + 1e-9:  # 0.33 + 0.56 + 0.11 is a little more than 1
             raise ConfigError("flip, asymmetric and open noise together exceed all images: give shares of at most 1")
         if self.open and self.scenes() is None:
@@ -65,7 +65,7 @@ class NoiseRecipe:
         if self.foreign and not self.open:
             raise ConfigError("foreign pictures are for open-set noise alone: add open=0.1, or leave out foreign")
         if self.seed is not None and self.seed < 0:
-            raise ConfigError(f"noise seed={self.seed} is no seed: give a whole number from 0 on")
+            raise ConfigError(f"noise seed={self.seed} is not a seed: give a whole number from 0 on")
 
     def scenes(self) -> Path | None:
         """Where open-set images come from."""
@@ -80,18 +80,18 @@ _USED_SPLITS = frozenset(SPLITS.values())
 def parse_noise(text: str) -> NoiseRecipe:
     """A recipe from `flip=0.4,open=0.1,paste=DIR,seed=0`."""
     recipe: dict[str, Any] = {}
-    for part in text.split(","):
-        name, _, value = (word.strip() for word in part.partition("="))
+    for item in text.split(","):
+        name, _, value = (word.strip() for word in item.partition("="))
         if not value or name not in NoiseRecipe.__dataclass_fields__ or name in recipe:
             raise ConfigError(
-                f"cannot read the noise '{part}': write each of {', '.join(NoiseRecipe.__dataclass_fields__)} at most "
+                f"cannot read the noise '{item}': write each of {', '.join(NoiseRecipe.__dataclass_fields__)} at most "
                 "once, as in flip=0.4,paste=DIR,seed=0"
             )
         try:
             recipe[name] = _value(name, value)
         except ValueError:
             number = "a number from 0 to 1" if name in _SHARES else "a whole number"
-            raise ConfigError(f"cannot read the noise '{part}': give {number}") from None
+            raise ConfigError(f"cannot read the noise '{item}': give {number}") from None
     return NoiseRecipe(**recipe)
 
 
@@ -140,22 +140,22 @@ class _Item:
 
 
 def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
-    """The images that can be used: listed without a problem, with a label, and in a split that somebody looks at."""
+    """The images that can be used: listed without a problem, with a label, and in a split that is used."""
     assert recipe.seed is not None
     splits, labels, problems = index.column("split"), index.labels(), index.column("problem")
     true_labels, true_boxes = index.column("true_label"), index.column("true_box")
-    sound = [split in _USED_SPLITS and problem is None for split, problem in zip(splits, problems, strict=True)]
-    usable = np.array(sound, bool) & (labels >= 0)
+    trusted = [split in _USED_SPLITS and problem is None for split, problem in zip(splits, problems, strict=True)]
+    usable = np.array(trusted, bool) & (labels >= 0)
     train = np.array([split == "train" for split in splits], bool) & usable
     rng = np.random.default_rng(recipe.seed)
     noisy, foreign = draw_labels(labels, train, len(index.classes), recipe, rng)
     pasted = _pictures(recipe.paste) if recipe.paste else []
-    strangers = _pictures(scenes) if recipe.open and (scenes := recipe.scenes()) else []
+    foreign_pictures = _pictures(scenes) if recipe.open and (scenes := recipe.scenes()) else []
     nothing = NOTHING
     while nothing in index.classes:
         nothing += " of them"
     for row in np.flatnonzero(usable).tolist():
-        pool = [] if not train[row] else strangers if foreign[row] else pasted
+        pool = [] if not train[row] else foreign_pictures if foreign[row] else pasted
         yield _Item(
             file_name=f"{splits[row]}/{row:06d}.jpg",
             label=index.classes[noisy[row]],
@@ -185,10 +185,10 @@ def draw_labels(
 
 def _pictures(folder: Path) -> list[str]:
     root = os.fsencode(folder)
-    found = [os.fsdecode(os.path.join(root, name)) for name in files_below(root, b"")] if folder.is_dir() else []
-    if not found:
+    files = [os.fsdecode(os.path.join(root, name)) for name in files_below(root, b"")] if folder.is_dir() else []
+    if not files:
         raise DataError(f"{folder} has no pictures to paste into or to add: give a folder of photos")
-    return found
+    return files
 
 
 def _write(out: Path, item: _Item) -> Row | str:

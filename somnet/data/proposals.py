@@ -1,6 +1,6 @@
 """Boxes and hash of every image of a data set: read once on all cores, cached by content and parameters.
 
-The cache is a folder of Parquet parts, each written whole or not at all; a kill loses the part in the making.
+The cache is a folder of Parquet files, each written whole or not at all; a kill loses the one that is being written.
 A second table remembers size and time of each file, so that an unchanged data set is not even read again.
 """
 
@@ -34,29 +34,29 @@ from somnet.system.progress import track
 log = logging.getLogger("somnet")
 
 ALGORITHM = 2  # raise it when what is found in an image changes, so that old caches are left behind
-FILES_A_PART = 1024
-PARTS_AT_ONCE = 64
+FILES_PER_CHUNK = 1024
+CHUNKS_AT_ONCE = 64
 
 KEY = pa.binary(16)
 
-FOUND = pa.schema(
+SCAN_SCHEMA = pa.schema(
     [
         ("key", KEY),  # of the file's content
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("boxes", pa.list_(pa.float32())),  # x1 y1 x2 y2, pixels of the upright image, best first
         ("hash", pa.binary(HASH_BYTES)),  # of what the picture shows; null where it shows nothing
-        ("reason", pa.string()),  # why it is no picture
+        ("reason", pa.string()),  # why it cannot be read
     ]
 )
-SEEN = pa.schema([("file_name", pa.binary()), ("size", pa.int64()), ("time", pa.int64()), ("key", KEY)])
+FILES_SCHEMA = pa.schema([("file_name", pa.binary()), ("size", pa.int64()), ("time", pa.int64()), ("key", KEY)])
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the view of a whole image
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What the images of an index hold: one row each, in the index's order.
+    """What the images of an index contain: one row each, in the index's order.
 
     Texts are Arrow arrays: of Python objects every worker process would soon have a copy, as counting references
     writes to them.
@@ -88,36 +88,36 @@ class Scan:
         return Scan(pa.array(keys, KEY), self.sizes, *empty, self.reasons, self.hashes)
 
 
-def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, part: str = "") -> Scan:
+def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, share: str = "") -> Scan:
     """Try every image and find its boxes, as far as the cache does not have them.
 
-    Processes that each scan a part of a data set name their parts; a scan of the whole puts them together.
+    Processes that each scan a share of a data set name their shares; a scan of the whole puts them together.
     """
-    keys, reasons = _content_keys(index, workers, part)
-    folder = found_folder(config)
+    keys, reasons = _content_keys(index, workers, share)
+    folder = scan_folder(config)
     gathered = _Gathered(keys, reasons, config.max_boxes)
-    for table in _read_parts(folder):
+    for table in _read_chunks(folder):
         gathered.add(table)
     missing = gathered.missing()
     if len(missing):
         tasks = [(keys[row].as_py(), index.location(row)) for row in missing.tolist()]
-        with track("finding boxes", len(tasks)) as advance, _Parts(folder) as parts:
-            for found in on_all_cores(_Propose(config), tasks, workers, in_order=False):
-                parts.add(found)
-                advance(len(found))
-        for start in range(0, len(parts.tables), PARTS_AT_ONCE):
-            gathered.add(pa.concat_tables(parts.tables[start : start + PARTS_AT_ONCE]))
+        with track("finding boxes", len(tasks)) as advance, _ChunkWriter(folder) as writer:
+            for rows in on_all_cores(_Propose(config), tasks, workers, in_order=False):
+                writer.add(rows)
+                advance(len(rows))
+        for start in range(0, len(writer.tables), CHUNKS_AT_ONCE):
+            gathered.add(pa.concat_tables(writer.tables[start : start + CHUNKS_AT_ONCE]))
     return gathered.scan()
 
 
-def found_folder(config: ProposalConfig) -> Path:
+def scan_folder(config: ProposalConfig) -> Path:
     """Where the cache keeps what was found in images with these parameters."""
     parameters = {"algorithm": ALGORITHM, **config.model_dump()}
     name = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
     return cache_folder() / "proposals" / name
 
 
-def seen_file(root: Path) -> Path:
+def files_table(root: Path) -> Path:
     """Where the cache remembers the files of a data set."""
     name = hashlib.sha256(os.fsencode(os.path.abspath(root))).hexdigest()[:16]
     return cache_folder() / "files" / f"{name}.parquet"
@@ -172,61 +172,63 @@ def _size_and_time(location: Location) -> tuple[int, int]:
     return (status.st_size if location.size is None else location.size), status.st_mtime_ns
 
 
-def _content_keys(index: Index, workers: int | None, part: str) -> tuple[pa.Array, pa.Array]:
-    """Content key of each file, from the table of files seen before or by reading it; and why there is none."""
+def _content_keys(index: Index, workers: int | None, share: str) -> tuple[pa.Array, pa.Array]:
+    """Content key of each file, from the table of known files or by reading it; and why there is none."""
     names, reasons = (index.table[name].combine_chunks() for name in ("file_name", "problem"))
-    table_file = seen_file(index.root)
-    seen = _seen_before(table_file, put_together=not part).combine_chunks()
+    table_file = files_table(index.root)
+    known = _known_files(table_file, put_together=not share).combine_chunks()
     listed = np.asarray(reasons.is_null())  # (n,) files that may be there
     now = np.full((len(index), 2), -1, np.int64)  # (n, 2) size and time
     for row, location in enumerate(index.locations()):
         with contextlib.suppress(OSError):  # reading it will tell why
             now[row] = _size_and_time(location) if listed[row] else -1
-    place = pc.index_in(names, value_set=seen["file_name"].combine_chunks())  # (n,) in the table; null: not in it
-    before = np.column_stack([seen[name].take(place).fill_null(-2).to_numpy() for name in ("size", "time")])  # (n, 2)
+    place = pc.index_in(names, value_set=known["file_name"].combine_chunks())  # (n,) in the table; null: not in it
+    before = np.column_stack([known[name].take(place).fill_null(-2).to_numpy() for name in ("size", "time")])  # (n, 2)
     same = listed & (before == now).all(axis=1)
-    keys = seen["key"].take(pc.if_else(pa.array(same), place, None)).combine_chunks()
-    unseen = np.flatnonzero(listed & ~same)
-    if len(unseen):
+    keys = known["key"].take(pc.if_else(pa.array(same), place, None)).combine_chunks()
+    to_read = np.flatnonzero(listed & ~same)
+    if len(to_read):
         new_keys: list[bytes | None] = []
         new_reasons: list[str | None] = []
-        with track("reading files", len(unseen)) as advance:
-            for chunk in on_all_cores(_fingerprint, [index.location(row) for row in unseen.tolist()], workers):
+        with track("reading files", len(to_read)) as advance:
+            for chunk in on_all_cores(_fingerprint, [index.location(row) for row in to_read.tolist()], workers):
                 for key, size, time, reason in chunk:
-                    now[unseen[len(new_keys)]] = size, time
+                    now[to_read[len(new_keys)]] = size, time
                     new_keys.append(key)
                     new_reasons.append(reason)
                 advance(len(chunk))
         mask = pa.array(listed & ~same)
         keys = pc.replace_with_mask(keys, mask, pa.array(new_keys, KEY))
         reasons = pc.replace_with_mask(reasons, mask, pa.array(new_reasons, pa.string()))
-        read = pa.table([names, *map(pa.array, now.T), keys], schema=SEEN).filter(pc.and_(mask, keys.is_valid()))
-        with atomic_path(_part_file(table_file, part) if part else table_file) as temporary:
-            pq.write_table(read if part else _replaced(seen, read), temporary)
+        read = pa.table([names, *map(pa.array, now.T), keys], schema=FILES_SCHEMA).filter(
+            pc.and_(mask, keys.is_valid())
+        )
+        with atomic_path(_share_file(table_file, share) if share else table_file) as temporary:
+            pq.write_table(read if share else _replaced(known, read), temporary)
     return keys, reasons
 
 
-def _seen_before(table_file: Path, *, put_together: bool) -> pa.Table:
-    """The table of files seen before; parts of it are made one with it if they are to be put together."""
-    seen = _read_table(table_file, SEEN)
-    parts = sorted(table_file.parent.glob(_part_file(table_file, "*").name)) if put_together else []
-    for file in parts:
-        seen = _replaced(seen, _read_table(file, SEEN))
-    if parts:
+def _known_files(table_file: Path, *, put_together: bool) -> pa.Table:
+    """The table of known files; those of the ranks' shares are merged into it if they are to be put together."""
+    known = _read_table(table_file, FILES_SCHEMA)
+    shares = sorted(table_file.parent.glob(_share_file(table_file, "*").name)) if put_together else []
+    for file in shares:
+        known = _replaced(known, _read_table(file, FILES_SCHEMA))
+    if shares:
         with atomic_path(table_file) as temporary:
-            pq.write_table(seen, temporary)
-    for file in parts:
+            pq.write_table(known, temporary)
+    for file in shares:
         file.unlink(missing_ok=True)
-    return seen
+    return known
 
 
-def _part_file(table_file: Path, part: str) -> Path:
-    return table_file.with_stem(f"{table_file.stem}-{part}")
+def _share_file(table_file: Path, share: str) -> Path:
+    return table_file.with_stem(f"{table_file.stem}-{share}")
 
 
-def _replaced(seen: pa.Table, newer: pa.Table) -> pa.Table:
-    """A table of seen files in which newer rows take the place of older ones."""
-    kept = seen.filter(pc.invert(pc.is_in(seen["file_name"], value_set=newer["file_name"].combine_chunks())))
+def _replaced(known: pa.Table, newer: pa.Table) -> pa.Table:
+    """A table of known files in which newer rows take the place of older ones."""
+    kept = known.filter(pc.invert(pc.is_in(known["file_name"], value_set=newer["file_name"].combine_chunks())))
     return pa.concat_tables([kept, newer])
 
 
@@ -245,15 +247,15 @@ class _Gathered:
         place = pc.index_in(self.keys, value_set=table["key"].combine_chunks())  # (n,) in the table; null: not in it
         here = place.is_valid()
         rows = np.flatnonzero(here)
-        found = table.take(place.drop_null()).combine_chunks()
+        matches = table.take(place.drop_null()).combine_chunks()
         self.known[rows] = True
-        sizes = np.column_stack([found["width"], found["height"]])  # (I, 2)
-        counts = pc.list_value_length(found["boxes"]).to_numpy() // 4  # (I,)
-        pixels = found["boxes"].combine_chunks().flatten().to_numpy().reshape(-1, 4)  # (R, 4) of all images
+        sizes = np.column_stack([matches["width"], matches["height"]])  # (I, 2)
+        counts = pc.list_value_length(matches["boxes"]).to_numpy() // 4  # (I,)
+        pixels = matches["boxes"].combine_chunks().flatten().to_numpy().reshape(-1, 4)  # (R, 4) of all images
         boxes = np.zeros((len(rows), *self.boxes.shape[1:]), np.float32)  # (I, max_boxes, 4)
         boxes[np.arange(boxes.shape[1]) < counts[:, None]] = pixels / np.tile(sizes, 2).repeat(counts, axis=0)
         self.sizes[rows], self.counts[rows], self.boxes[rows] = sizes, counts, boxes
-        self.hashes = pc.replace_with_mask(self.hashes, here, found["hash"].combine_chunks())
+        self.hashes = pc.replace_with_mask(self.hashes, here, matches["hash"].combine_chunks())
         self.reasons = pc.coalesce(self.reasons, table["reason"].take(place).combine_chunks())
 
     def missing(self) -> NDArray[np.int64]:
@@ -267,33 +269,33 @@ class _Gathered:
         return Scan(self.keys, self.sizes, self.boxes, self.counts, self.reasons, self.hashes)
 
 
-def _read_parts(folder: Path) -> Iterator[pa.Table]:
-    """The cache, some parts at a time."""
+def _read_chunks(folder: Path) -> Iterator[pa.Table]:
+    """The cache, some files at a time."""
     files = sorted(folder.glob("*.parquet"))
-    for start in range(0, len(files), PARTS_AT_ONCE):
-        yield pa.concat_tables([_read_table(file, FOUND) for file in files[start : start + PARTS_AT_ONCE]])
+    for start in range(0, len(files), CHUNKS_AT_ONCE):
+        yield pa.concat_tables([_read_table(file, SCAN_SCHEMA) for file in files[start : start + CHUNKS_AT_ONCE]])
 
 
 def _read_table(file: Path, schema: pa.Schema) -> pa.Table:
-    """A cache file; a damaged one is as good as none."""
+    """A cache file; a damaged one is ignored."""
     if not file.exists():
         return schema.empty_table()
     try:
         return pq.read_table(file).select(schema.names).cast(schema)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        log.warning("the cache file %s is damaged (%s): its part is computed anew", file, error)
+        log.warning("the cache file %s is damaged (%s): it is computed again", file, error)
         return schema.empty_table()
 
 
-class _Parts:
-    """Collects rows into parts of the cache; what is there when the work ends or is interrupted is written too."""
+class _ChunkWriter:
+    """Collects rows into files of the cache; what is there when the work ends or is interrupted is written too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows: list[dict[str, Any]] = []
         self.tables: list[pa.Table] = []  # all that was added
 
-    def __enter__(self) -> "_Parts":
+    def __enter__(self) -> "_ChunkWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -301,12 +303,12 @@ class _Parts:
 
     def add(self, rows: list[dict[str, Any]]) -> None:
         self.rows.extend(rows)
-        if len(self.rows) >= FILES_A_PART:
+        if len(self.rows) >= FILES_PER_CHUNK:
             self._write()
 
     def _write(self) -> None:
-        table = pa.Table.from_pylist(self.rows, schema=FOUND)
-        good = table.filter(table["reason"].is_null())  # a bad file may be mended, or memory short
+        table = pa.Table.from_pylist(self.rows, schema=SCAN_SCHEMA)
+        good = table.filter(table["reason"].is_null())  # a bad file may be fixed by now, or memory was short
         if len(good):
             name = hashlib.sha256(b"".join(sorted(good["key"].to_pylist()))).hexdigest()[:16]
             with atomic_path(self.folder / f"{name}.parquet") as temporary:

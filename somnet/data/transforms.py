@@ -8,7 +8,7 @@ from torch import Tensor
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the thing
+SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the object
 
 
 def to_square(image: Image.Image, side: int) -> Tensor:
@@ -18,7 +18,7 @@ def to_square(image: Image.Image, side: int) -> Tensor:
 
 
 def crop_shares(image: Image.Image, view: NDArray[np.float32]) -> Image.Image:
-    """The part of an image within a box (4,) of shares, at least a pixel."""
+    """The crop of an image within a box (4,) of shares, at least a pixel."""
     x1, y1, x2, y2 = (float(share) for share in view)
     left, top = min(round(x1 * image.width), image.width - 1), min(round(y1 * image.height), image.height - 1)
     right, bottom = max(round(x2 * image.width), left + 1), max(round(y2 * image.height), top + 1)
@@ -26,7 +26,7 @@ def crop_shares(image: Image.Image, view: NDArray[np.float32]) -> Image.Image:
 
 
 def enough_for(view: NDArray[np.float32], side: int) -> int:
-    """Shortest side of an image whose part within a box (4,) still has `side` pixels."""
+    """Shortest side of an image whose crop within a box (4,) still has `side` pixels."""
     shortest = min(float(view[2] - view[0]), float(view[3] - view[1]))
     return round(side / max(shortest, 0.01))
 
@@ -57,7 +57,7 @@ class Augment:
             crop, moved = self.steps(tv_tensors.Image(pixels), framed)
         whole = moved.as_subclass(Tensor) / self.side  # (P, 4) may reach beyond the crop
         shares = whole.clamp(0, 1)
-        shares[0] = torch.tensor([0.0, 0.0, 1.0, 1.0])  # box 0 is the image, whatever part of it is seen
+        shares[0] = torch.tensor([0.0, 0.0, 1.0, 1.0])  # box 0 is the image, whatever crop of it is used
         rest = _area(shares) / _area(whole).clamp(min=1e-9)
         mask = mask & (rest >= SMALLEST_REST)
         mask[0] = True

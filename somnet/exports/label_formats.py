@@ -134,7 +134,7 @@ def _label_studio_result(image: Labelled) -> list[dict[str, Any]]:
 
 def _label_studio_name(label: str) -> str:
     """The name of a class in the interface, which is XML: characters that it cannot hold are shown as \\xNN."""
-    return NOT_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), label)
+    return NOT_IN_XML.sub(lambda match: match[0].encode("unicode_escape").decode(), label)
 
 
 ANNOTATIONS: Mapping[str, Callable[[Path, Sequence[Labelled], Sequence[str]], None]] = {

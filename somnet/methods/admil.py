@@ -42,7 +42,7 @@ class Admil(Method):
     """The instances of a bag are the ROIs of its images, as in SOMNet, but weighted by trained gated attention.
 
     Deviations from the paper: C classes instead of two; trained by the SGD and the budget of all methods instead of
-    Adam. A test image is a bag of one instance, itself, whose weight is 1: the network alone. Needs no state a sample.
+    Adam. A test image is a bag of one instance, itself, whose weight is 1: the network alone. No state per sample.
     """
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
@@ -66,7 +66,7 @@ class Admil(Method):
         return [*super().param_groups(), {"name": "attention", "params": [*self.attention.parameters()]}]
 
     def inspect(self, batch: BagBatch) -> Inspection:
-        """An image is the bag of its own ROIs: the best one has the most weight, label_score is the bag's belief."""
+        """An image is the bag of its own ROIs: the best one has the most weight, label_score is the bag's."""
         rois, weights = self._weigh(batch)  # (I, P, F), (I, P)
         probabilities = self.network.classifier(bag_feature(weights, rois)).softmax(dim=1)  # (I, C)
         largest, best = weights.max(dim=1)  # (I,)

@@ -43,7 +43,7 @@ class AttendGroups(Method):
     Most images of a bag show its class, so the mean does although single images may not, and places that help no bag
     lose weight. Deviations from the paper: the budget, optimiser and cosine of all methods instead of Nesterov's
     momentum and a step; no attention at test time, where the network is used alone and all places count the same (the
-    inspection does attend). Needs no state a sample.
+    inspection does attend). No state per sample.
     """
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

@@ -101,9 +101,9 @@ class Method(nn.Module, ABC):
         return None
 
     def views(self, phase: Phase) -> NDArray[np.float32] | None:
-        """The parts of each training image that a prepared phase looks at, V of them (n, V, 4), in shares.
+        """The crops of each training image that a prepared phase trains on, V of them (n, V, 4), in shares.
 
-        Whenever an image is due, one of its parts is drawn and seen at full size. None: always the whole image.
+        Whenever an image is used, one of its views is drawn and seen at full size. None: always the whole image.
         """
         return None
 

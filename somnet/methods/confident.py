@@ -130,10 +130,10 @@ class Confident(Plain):
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the out-of-fold probability of the label."""
-        seen = super().inspect(batch)
+        inspection = super().inspect(batch)
         if self.plan()[0].epochs == 0:
-            return seen
-        return replace(seen, label_score=of_label(self.held_out.get(batch.rows[:, 0]), batch.label))
+            return inspection
+        return replace(inspection, label_score=of_label(self.held_out.get(batch.rows[:, 0]), batch.label))
 
     def _self_confidence(self) -> Tensor:
         rows = torch.arange(len(self.labels), device=self.keep.device)

@@ -83,7 +83,7 @@ class CurriculumNet(Plain):
     Deviations from the paper: features come from a short training of this network, which is paid from the budget, and
     the stages start from a fresh one; they share what is left of the epochs evenly, and the first two cost less than
     their epochs since they see fewer images. A class of fewer than 10 images or of uniform densities is clean as a
-    whole. label_score is the classifier's: densities tell wrong labels less well. State: a byte an image (1 MB for a
+    whole. label_score is the classifier's: densities tell wrong labels less well. State: one byte per image (1 MB for a
     million), and the weights of the start; features of all images for a moment; distances in blocks.
     """
 

@@ -53,8 +53,8 @@ def sharpen(p: Tensor, temperature: float) -> Tensor:
 def targets(label: Tensor, clean: Tensor, own: Tensor, both: Tensor, threshold: float, temperature: float) -> Tensor:
     """Labels (I, C) to learn from, sharpened.
 
-    An image with a clean label keeps a share `clean` of it, the rest is what the network itself believes; of any other
-    image it is what both networks believe.
+    An image with a clean label keeps a share `clean` of it, the rest is what the network itself predicts; of any other
+    image it is what both networks predict.
     """
     given = one_hot(label, own.shape[1])
     refined = clean[:, None] * given + (1 - clean[:, None]) * own  # (I, C)
@@ -67,13 +67,13 @@ def mean_of(values: Tensor, chosen: Tensor) -> Tensor:
 
 
 def balance(p: Tensor) -> Tensor:
-    """KL(uniform || mean of p) of predictions (I, C): no class may swallow all."""
+    """KL(uniform || mean of p) of predictions (I, C): no class may take all images."""
     classes = p.shape[1]
     return -(p.mean(dim=0).clamp(min=TINY) * classes).log().mean()
 
 
 class DivideMix(Method):
-    """Two networks, each of which tells the other what labels to believe; the rest is learnt as if unlabelled.
+    """Two networks, each of which tells the other what labels to trust; the rest is learnt as if unlabelled.
 
     Before each epoch a mixture of two Gaussians is fitted to the losses of either network. Where network 2 thinks a
     label clean, network 1 learns it, refined by its own view; elsewhere it learns what both guess. All is mixed up.
@@ -82,7 +82,7 @@ class DivideMix(Method):
     images as they come; the augmentations are crops of the feature map, so that they exist for cached maps too; MixUp
     mixes the inputs, pixels or cached maps. At test time the contract knows one network, so the first is used alone,
     where the paper adds the logits of both. An odd pass of the budget is not spent.
-    State: two probabilities an image; the second network.
+    State: two probabilities per image; the second network.
     """
 
     divisible = False  # images are mixed with others of the batch
@@ -103,7 +103,7 @@ class DivideMix(Method):
         return {"network": self.network, "second": self.second}
 
     def plan(self) -> tuple[Phase, ...]:
-        """A warm-up, then a phase an epoch, each of which divides anew. A budget of 1 is enough for one network."""
+        """A warm-up, then one phase per epoch, each of which divides again. A budget of 1 is enough for one network."""
         train, settings = self.config.train, self.settings
         if train.epochs == 1:
             return (Phase(INIT, 1, {"network": train.lr}, anneal=(0.0, 1.0)),)
@@ -177,7 +177,7 @@ class DivideMix(Method):
         return {f"labelled/{name}": float(count) for name, count in zip(self.networks, counts, strict=True)}
 
     def param_groups(self) -> list[dict[str, Any]]:
-        """A group a network."""
+        """One parameter group per network."""
         second = [*self.second.tail.parameters(), *self.second.classifier.parameters()]
         return [*super().param_groups(), {"name": "second", "params": second}]
 

@@ -25,7 +25,7 @@ SMALLEST = 1e-12  # stands for the spread of errors that are all the same
 
 
 class DraeSettings(MethodSettings):
-    """Reconstruction errors of an autoencoder a class tell outliers."""
+    """Reconstruction errors of one autoencoder per class tell outliers."""
 
     balance: Strength = 0.1  # of the separation h(k) against the reconstruction of the inliers
     epochs: Count = 30  # of the autoencoder, over features that are computed once
@@ -94,7 +94,7 @@ class Autoencoder(nn.Module):
 def reconstruction_errors(features: Tensor, epochs: int, balance: float, generator: torch.Generator) -> Tensor:
     """Errors (R,) of an autoencoder that is trained on these features (R, F) alone.
 
-    It is no part of the network, so it has an optimiser of its own, which is gone afterwards.
+    It is not part of the network, so it has an optimiser of its own, which is gone afterwards.
     """
     x = to_unit_range(features)
     model = Autoencoder(x.shape[1], generator).to(x.device)
@@ -108,7 +108,7 @@ def reconstruction_errors(features: Tensor, epochs: int, balance: float, generat
                 parameter.grad = gradient
             adam.step()
     with torch.no_grad():
-        return torch.cat([model.errors(part) for part in torch.split(x, BATCH)])
+        return torch.cat([model.errors(chunk) for chunk in torch.split(x, BATCH)])
 
 
 class Drae(Plain):
@@ -117,7 +117,7 @@ class Drae(Plain):
     Deviations from the paper, which removes outliers from given features: they are those of this network after a short
     training, which is paid from the budget; the last images of a class are never dropped. A split always has two sides,
     so part of a clean class is dropped too. label_score is the classifier's: errors tell wrong labels less well.
-    State: a byte an image (1 MB for a million), and the weights of the start; features of all images for a moment.
+    State: one byte per image (1 MB for a million), and the weights of the start; features of all images for a moment.
     """
 
     kept: Tensor  # (n,) what the final network is trained on
@@ -139,7 +139,7 @@ class Drae(Plain):
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """The final network starts anew."""
+        """The final network starts from the first weights."""
         if phase.name == TRAIN:
             self.beginning.restart(self.network)
 

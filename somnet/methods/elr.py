@@ -24,7 +24,7 @@ class ElrSettings(MethodSettings):
 
 
 def early_learning_term(logits: Tensor, target: Tensor) -> Tensor:
-    """Mean of log(1 - <t, p>): lowest where the prediction stays with what the network believed early."""
+    """Mean of log(1 - <t, p>): lowest where the prediction stays with what the network predicted early."""
     p = logits.softmax(dim=1).clamp(SURE, 1 - SURE)  # (I, C)
     return (1 - (target * p).sum(dim=1)).clamp(min=SURE).log().mean()
 
@@ -39,7 +39,7 @@ class EarlyLearning(Plain):
     """Cross entropy, and a pull towards the moving average of an image's own predictions.
 
     Deviations from the paper: none in the loss; of the two variants this is ELR, without the second network and the
-    weight averaging of ELR+. State: a target an image, N x 16 numbers (see SampleTable), not N x C.
+    weight averaging of ELR+. State: one target per image, N x 16 numbers (see SampleTable), not N x C.
     """
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

@@ -1,4 +1,4 @@
-"""For methods that look at the features of a class as a whole."""
+"""For methods that use the features of a class as a whole."""
 
 from collections.abc import Iterator
 

@@ -16,5 +16,5 @@ class FreshStart(nn.Module):
 
     def restart(self, network: Network) -> None:
         """Undo all training of a network."""
-        for old, part in zip(self.parts, (network.tail, network.classifier), strict=True):
-            part.load_state_dict(old.state_dict())
+        for old, module in zip(self.parts, (network.tail, network.classifier), strict=True):
+            module.load_state_dict(old.state_dict())

@@ -23,7 +23,7 @@ INIT, META = "init", "meta"  # phases
 class MlntSettings(MethodSettings):
     """Meta-learning: after a step on wrong labels the network must still agree with its teacher."""
 
-    copies: Count = 2  # of the batch with synthetic labels a step; the paper takes 10, at five times the cost
+    copies: Count = 2  # of the batch with synthetic labels, per step; the paper takes 10, at five times the cost
     neighbours: Count = 10  # of an image, whose labels it may be given
     inner_lr: Rate = 0.02  # of the step on wrong labels
     teacher: Momentum = 0.99  # momentum of the moving average
@@ -57,8 +57,8 @@ class Mlnt(Method):
     Deviations from the paper: first order (the inner gradient is a constant of the step); few copies instead of 10;
     one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
     since 0.99 takes hundreds of steps to forget its start; its term has full weight from the first meta step on.
-    The budget counts an image once an epoch, as the main loss does, though a step really costs 1 + copies passes with
-    gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none a sample.
+    The budget counts an image once per epoch, as the main loss does, though a step really costs 1 + copies passes with
+    gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none per sample.
     """
 
     divisible = False  # neighbours are sought in the whole batch

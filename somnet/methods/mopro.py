@@ -18,7 +18,7 @@ from somnet.nn.backbones import Network
 from somnet.nn.roi import random_boxes
 
 INIT, CORRECT = "init", "correct"  # phases
-DROPPED = -1  # label of an image that is no example of any class; cross entropy passes over it
+DROPPED = -1  # label of an image that is not an example of any class; cross entropy passes over it
 
 
 class MoproSettings(MethodSettings):
@@ -29,14 +29,14 @@ class MoproSettings(MethodSettings):
     momentum: Momentum = 0.99  # of prototypes and of the second encoder
     queue: Count = 512  # keys to contrast with; the paper takes 8192 for 1,000 classes
     smallest_crop: Share = 0.6  # of the side, of the crops that are an image's views
-    threshold: Share = 0.8  # belief from which on an image is relabelled
+    threshold: Share = 0.8  # probability from which on an image is relabelled
     init_share: Share = 0.3  # of the epochs before labels are corrected
 
 
-def corrected(label: Tensor, belief: Tensor, threshold: float) -> Tensor:
-    """Labels (I,) by belief (I, C): the class believed beyond the threshold, else the given one if it beats chance."""
-    most, best = belief.max(dim=1)
-    kept = torch.where(of_label(belief, label) > 1 / belief.shape[1], label, DROPPED)
+def corrected(label: Tensor, confidence: Tensor, threshold: float) -> Tensor:
+    """Labels (I,) by confidence (I, C): the class above the threshold, else the given one if it beats chance."""
+    most, best = confidence.max(dim=1)
+    kept = torch.where(of_label(confidence, label) > 1 / confidence.shape[1], label, DROPPED)
     return torch.where(most > threshold, best, kept)
 
 
@@ -70,9 +70,9 @@ class MoPro(Method):
     stays if q_y beats chance; else the image is only contrasted.
 
     Deviations from the paper: momentum 0.99 for 0.999, which would take thousands of steps to forget its start, and
-    a plain mean at first; prototypes move once a batch, by as much as its images would move them one by one; a linear
+    a plain mean at first; prototypes move once per batch, by as much as its images would move them one by one; a linear
     projection; the contrast of prototypes with each other's noise scale is left out.
-    State: queue, prototypes, and the moving average of the network; none a sample.
+    State: queue, prototypes, and the moving average of the network; none per sample.
     """
 
     divisible = False  # only the images that are not dropped count, and views are drawn for the batch
@@ -107,7 +107,7 @@ class MoPro(Method):
         near = z @ self.prototypes.T / settings.temperature  # (I, C)
         label = batch.label
         if phase.name == CORRECT:
-            label = corrected(label, believed(logits.detach(), near.detach()), settings.threshold)
+            label = corrected(label, mixed_confidence(logits.detach(), near.detach()), settings.threshold)
         with torch.no_grad():
             slow = self.slow_projection(self._view(self.slow_network.eval(), batch.images))
             key = normalize(slow, dim=1)  # (I, D)
@@ -142,13 +142,13 @@ class MoPro(Method):
         return [*super().param_groups(), {"name": "projection", "params": list(self.projection.parameters())}]
 
     def inspect(self, batch: BagBatch) -> Inspection:
-        """label_score: the belief q in the given label."""
+        """label_score: the confidence q in the given label."""
         features = self.network.image_features(batch.images)
         near = self._embed(features) @ self.prototypes.T / self.settings.temperature
-        belief = believed(self.network.classifier(features), near)
-        return replace(super().inspect(batch), label_score=of_label(belief, batch.label))
+        confidence = mixed_confidence(self.network.classifier(features), near)
+        return replace(super().inspect(batch), label_score=of_label(confidence, batch.label))
 
 
-def believed(logits: Tensor, near: Tensor) -> Tensor:
+def mixed_confidence(logits: Tensor, near: Tensor) -> Tensor:
     """q (I, C): half the classifier's probability, half that of the prototypes."""
     return (logits.softmax(dim=1) + near.softmax(dim=1)) / 2

@@ -8,7 +8,7 @@ TRAIN = "train"  # the phase
 
 
 class Plain(Method):
-    """Image-level cross entropy: every label is believed."""
+    """Image-level cross entropy: every label is trusted."""
 
     def plan(self) -> tuple[Phase, ...]:
         """One phase, the learning rate falling along a cosine to 0."""
@@ -18,9 +18,9 @@ class Plain(Method):
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of whole images."""
         logits = self.predict(batch.images)
-        believed = of_label(logits.detach().softmax(dim=1), batch.label)  # (I,)
+        label_score = of_label(logits.detach().softmax(dim=1), batch.label)  # (I,)
         losses = {"cls": classification_loss(logits, batch.label)}
-        return Step(losses, Observation(rows=batch.rows[:, 0], scores=believed))
+        return Step(losses, Observation(rows=batch.rows[:, 0], scores=label_score))
 
 
 class PlainRoi(Plain):

@@ -1,4 +1,4 @@
-"""All methods by name, one line each, and their settings. Nothing here loads torch, so it is on the lowest floor.
+"""All methods by name, one line each, and their settings. Nothing here loads torch, so it is in the lowest layer.
 
 Another package brings a method by an entry point of the group `somnet.methods`: `name = "package.module:Class"`.
 `package.module:Class` itself is a name too, where the person at the keyboard gives it.
@@ -54,7 +54,7 @@ def method_place(name: str) -> str:
     if name in known:
         return known[name]
     module, colon, attribute = name.partition(":")
-    if colon and all(part.isidentifier() for part in (*module.split("."), attribute)):
+    if colon and all(word.isidentifier() for word in (*module.split("."), attribute)):
         return name
     raise ConfigError(
         f"there is no method '{name}': choose one of {', '.join(sorted(known))}, or a package.module:Class of your own"
@@ -77,7 +77,7 @@ def import_method_module(module: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f"cannot import the method's module '{module}' ({error}): install it, or run in the folder that holds it"
+            f"cannot import the method's module '{module}' ({error}): install it, or run in the folder that contains it"
         ) from None
     finally:
         for folder in path:
@@ -85,7 +85,7 @@ def import_method_module(module: str) -> ModuleType:
 
 
 def _importable(module: str) -> bool:
-    """Whether a module can be imported as things are."""
+    """Whether a module can be imported."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):

@@ -12,7 +12,7 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
-    """A part of the config: frozen; unknown keys, NaN and infinity are refused."""
+    """A section of the config: frozen; unknown keys, NaN and infinity are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 

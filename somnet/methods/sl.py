@@ -30,7 +30,7 @@ def reverse_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
 class SymmetricCrossEntropy(Plain):
     """L = alpha CE + beta RCE, on whole images.
 
-    Deviations from the paper: none. Needs no state a sample.
+    Deviations from the paper: none. No state per sample.
     """
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

@@ -1,4 +1,4 @@
-"""What SOMNet thinks of single images, from the ROIs that its memory weighs; docs/scores.md explains the scores."""
+"""SOMNet's scores of single images, from the ROIs that its memory weighs; docs/scores.md explains the scores."""
 
 from collections.abc import Mapping
 
@@ -9,20 +9,20 @@ from somnet.methods.base import Inspection
 
 
 def inspect_rois(
-    weighed: Mapping[str, Tensor], kept: Tensor, similarity: Tensor, believed: Tensor, label: Tensor
+    weighed: Mapping[str, Tensor], kept: Tensor, similarity: Tensor, probabilities: Tensor, label: Tensor
 ) -> Inspection:
     """Memory and classifier together: the memory chooses an image's regions, the classifier judges them.
 
-    `weighed` is Eq. 10 with its parts, `kept` the normalised weights that are left of it, `similarity` the cosine to
-    the nearest key, each (I, P); `believed` (I, P, C) the classifier's probabilities. The best region is the kept one
-    in which the given label (I,) is believed most, and label_score is that belief. background_score compares the
-    weight of the whole image with the largest one.
+    `weighed` is Eq. 10 with its factors, `kept` the normalised weights that are left of it, `similarity` the cosine to
+    the nearest key, each (I, P); `probabilities` (I, P, C) those of the classifier. The best region is the kept
+    one in which the given label (I,) is most probable, and label_score is that probability. background_score compares
+    the weight of the whole image with the largest one.
     """
     weight = weighed["weight"]  # (I, P)
-    of_label = believed.gather(2, label[:, None, None].expand(*kept.shape, 1)).squeeze(2)  # (I, P)
+    of_label = probabilities.gather(2, label[:, None, None].expand(*kept.shape, 1)).squeeze(2)  # (I, P)
     label_score, best = (of_label * (kept > 0)).max(dim=1)  # (I,)
     return Inspection(
-        probabilities=torch.einsum("ip,ipc->ic", kept, believed),
+        probabilities=torch.einsum("ip,ipc->ic", kept, probabilities),
         label_score=label_score,
         background_score=weight[:, 0] / weight.amax(dim=1),
         weights=kept,

@@ -48,18 +48,18 @@ class Sukhbaatar(Method):
     """Behind the softmax a matrix Q turns probabilities of true classes into those of given labels.
 
     At first Q is the identity and training is plain; then both are trained, and weight decay draws Q away from the
-    identity. Where a network has learnt all labels by heart, the two balance at a diagonal of 1 / sqrt(decay). Q is
+    identity. Where a network has memorised all labels, the two balance at a diagonal of 1 / sqrt(decay). Q is
     dropped at test time. Deviations from the paper: the layer sets in after a share of the epochs, not where the loss
     flattens; the decay is divided by the number of classes, as the gradient of a row is, so that Q stays as near to the
     diagonal with many of them; an image's gradient on Q is bounded. label_score is the classifier's: the posterior
     p_y Q_yy / sum_i p_i Q_iy told wrong labels less well, and is 1 for all as long as Q is the identity.
-    Needs no state a sample; Q has C x C numbers, 4 MB for 1,000 classes.
+    No state per sample; Q has C x C numbers, 4 MB for 1,000 classes.
     """
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(SukhbaatarSettings)
-        self.layer = nn.Parameter(torch.eye(classes))  # (C, C) Q: a row a true class, which sums to 1
+        self.layer = nn.Parameter(torch.eye(classes))  # (C, C) Q: one row per true class, which sums to 1
 
     def plan(self) -> tuple[Phase, ...]:
         """Plain training, then with the noise layer, along one cosine."""

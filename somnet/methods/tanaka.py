@@ -23,7 +23,7 @@ TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
 class TanakaSettings(MethodSettings):
     """Soft labels from the network's own predictions, then a fresh network on them."""
 
-    alpha: Strength = 1.2  # of the prior: no class may swallow all
+    alpha: Strength = 1.2  # of the prior: no class may take all images
     beta: Strength = 0.8  # of the entropy
     window: Count = 10  # predictions of at most so many epochs are averaged
     first_share: Share = 0.6  # of the epochs, to find the soft labels; the rest trains the fresh network
@@ -35,9 +35,9 @@ def prior_term(logits: Tensor, prior: Tensor) -> Tensor:
     return -(prior * logits.softmax(dim=1).mean(dim=0).clamp(min=TINY).log()).sum()
 
 
-def running_mean(mean: Tensor, seen: Tensor, new: Tensor, window: int) -> Tensor:
+def running_mean(mean: Tensor, count: Tensor, new: Tensor, window: int) -> Tensor:
     """Mean (I, C) of the last `window` visits: exact for the first ones; then old visits fade, they do not fall out."""
-    return mean + (new - mean) / (seen + 1).clamp(max=window)[:, None]
+    return mean + (new - mean) / (count + 1).clamp(max=window)[:, None]
 
 
 class Tanaka(Method):
@@ -50,13 +50,13 @@ class Tanaka(Method):
     Deviations from the paper: the mean over 10 epochs is a running one, as a history would take ten tables; an image's
     soft label moves when the image is visited instead of at the end of the epoch, which is the same for the image;
     the paper's high learning rate, against memorising, is left to the budget that all methods share.
-    State: soft labels, N x 16 numbers (see SampleTable), not N x C; a counter an image; the weights of the start.
+    State: soft labels, N x 16 numbers (see SampleTable), not N x C; one counter per image; the weights of the start.
     """
 
     divisible = False  # the prior term is the logarithm of a mean over the batch
 
     prior: Tensor  # (C,) of the given labels
-    seen: Tensor  # (n,) predictions that an image's soft label is the mean of
+    seen: Tensor  # (n,) number of predictions that an image's soft label is the mean of
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
@@ -79,7 +79,7 @@ class Tanaka(Method):
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """Step 2 starts anew."""
+        """Step 2 starts from the first weights."""
         if phase.name == FRESH:
             self.beginning.restart(self.network)
 
@@ -87,14 +87,14 @@ class Tanaka(Method):
         """Cross entropy with the labels of the phase; in step 1 both regularisers."""
         logits, rows, settings = self.predict(batch.images), batch.rows[:, 0], self.settings
         given = one_hot(batch.label, self.classes).float()  # (I, C)
-        soft, seen = self.soft.get(rows), self.seen[rows]
-        target = given if phase.name == GIVEN else torch.where(seen[:, None] > 0, soft, given)
+        soft, count = self.soft.get(rows), self.seen[rows]
+        target = given if phase.name == GIVEN else torch.where(count[:, None] > 0, soft, given)
         losses = {"cls": cross_entropy(logits, target)}
         if phase.name == FRESH:
             return Step(losses)
         losses["prior"] = settings.alpha * prior_term(logits, self.prior)
         losses["entropy"] = settings.beta * entropy(logits)
-        mean = running_mean(soft, seen, logits.detach().softmax(dim=1), settings.window)
+        mean = running_mean(soft, count, logits.detach().softmax(dim=1), settings.window)
         return Step(losses, pending={"rows": rows, "mean": mean})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
@@ -105,7 +105,7 @@ class Tanaka(Method):
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: what the soft label has left for the given label."""
-        seen = super().inspect(batch)
+        inspection = super().inspect(batch)
         rows = batch.rows[:, 0]
         left = of_label(self.soft.get(rows), batch.label)  # (I,)
-        return replace(seen, label_score=torch.where(self.seen[rows] > 0, left, seen.label_score))
+        return replace(inspection, label_score=torch.where(self.seen[rows] > 0, left, inspection.label_score))

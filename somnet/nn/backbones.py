@@ -17,7 +17,7 @@ from somnet.nn.weights import OFFLINE_LICENCE, OFFLINE_MEAN, OFFLINE_MODEL, OFFL
 class Network(nn.Module):
     """The CNN of the paper: a feature map, and a classifier for whatever is averaged from it.
 
-    The map is computed in two parts, trunk and tail. With a frozen trunk its outputs are cached once per image,
+    The map is computed in two stages, trunk and tail. With a frozen trunk its outputs are cached once per image,
     and `inputs` of the methods below are those cached maps; otherwise they are the uint8 pixels themselves.
     """
 
@@ -155,8 +155,8 @@ _AVERAGING: tuple[dict[str, Any], ...] = ({}, {"global_pool": "avg", "fc_norm": 
 def _filled(network: Network, config: ModelConfig, arguments: dict[str, Any]) -> Any:
     """A timm model with the weights of a network; raises if they do not fit."""
     model: Any = timm.create_model(config.name, num_classes=0, **_image_size(config), **arguments)
-    for part, learnt in zip(_cut(model, config), (network.trunk, network.tail), strict=True):
-        part.load_state_dict(learnt.state_dict())
+    for module, learnt in zip(_cut(model, config), (network.trunk, network.tail), strict=True):
+        module.load_state_dict(learnt.state_dict())
     model.reset_classifier(network.classifier.out_features)
     model.get_classifier().load_state_dict(network.classifier.state_dict())
     return model.eval()

@@ -55,7 +55,7 @@ def _legacy_tensors(file: BinaryIO, like: list[Tensor]) -> list[Tensor]:
     stored = [text for name, text in _operations(file) if name == "BINUNICODE"]
     if len(described) != len(like) or sorted(key for key, _ in described) != sorted(stored):
         raise WeightsError(
-            f"the offline weights hold {len(described)} tensors, but {len(like)} are needed: {REINSTALL}"
+            f"the offline weights have {len(described)} tensors, but {len(like)} are needed: {REINSTALL}"
         )
     kinds = {key: target for (key, _), target in zip(described, like, strict=True)}
     storages: dict[str, Tensor] = {}

@@ -1,1 +1,1 @@
-"""What people look at after a run: pictures and pages."""
+"""What is shown of a run: pictures and pages."""

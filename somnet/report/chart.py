@@ -1,4 +1,4 @@
-"""A chart of methods as SVG text: a row each, best first. Pure: figures in, text out.
+"""A chart of methods as SVG text: one row each, best first. Pure: numbers in, text out.
 
 It lies on a card of its own, light or dark as the reader prefers, so that it is readable on any page. The colours are
 Okabe and Ito's; nothing is told by colour alone.
@@ -44,7 +44,7 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Score:
-    """A row of the chart: its values, one a seed."""
+    """A row of the chart: its values, one per seed."""
 
     name: str
     values: Sequence[float]
@@ -120,7 +120,7 @@ def _shortened(text: str, letters: float) -> str:
 
 
 class _Drawing:
-    """An SVG picture in the making. ElementTree writes it, so no name can be taken for markup."""
+    """An SVG picture that is being written. ElementTree writes it, so no name can be taken for markup."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}

@@ -13,7 +13,7 @@ from somnet.report.thumbnails import exemplars
 
 THRESHOLDS = 100  # the threshold moves in steps of 1 / THRESHOLDS
 BINS = 50  # bars of the histogram
-IMAGES_A_FILE = 100
+IMAGES_PER_FILE = 100
 
 
 def write_class_pages(frame: Frame, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
@@ -21,9 +21,9 @@ def write_class_pages(frame: Frame, records: Records, pictures: NDArray[np.bool_
     frame.write_page(folder, "class.html", "class.html", page="Classes")
     for number, rows in records.by_class():
         write_data(folder, f"class-{number}", describe_class(records, rows, pictures))
-        for part in range(0, len(rows), IMAGES_A_FILE):
-            cards = describe_images(records, rows[part : part + IMAGES_A_FILE])
-            write_data(folder, f"class-{number}-{part // IMAGES_A_FILE}", cards)
+        for first in range(0, len(rows), IMAGES_PER_FILE):
+            cards = describe_images(records, rows[first : first + IMAGES_PER_FILE])
+            write_data(folder, f"class-{number}-{first // IMAGES_PER_FILE}", cards)
 
 
 def describe_class(records: Records, rows: NDArray[np.int64], pictures: NDArray[np.bool_]) -> dict[str, Any]:
@@ -81,32 +81,30 @@ def describe_regions(records: Records, row: int, clean_box: NDArray[np.float64])
 
 
 def percent(share: float) -> str:
-    """A share for people: 4 %."""
+    """A share as text: 4 %."""
     return f"{100 * share:.0f} %"
 
 
 def why(records: Records, row: int) -> str:
     """One plain sentence: why an image is suspicious, or clean."""
-    given, seen = (records.classes[number] for number in (records.label[row], records.predicted[row]))
+    given, predicted = (records.classes[number] for number in (records.label[row], records.predicted[row]))
     score, background = records.label_score[row], records.background_score[row]
     state = STATES[records.state[row]]
     if state == "label":
         sure = "is sure to see" if records.sure[row] else "rather sees"
         return (
-            f"Probably not “{given}”: the model {sure} “{seen}” and believes the given label only to {percent(score)}."
+            f"Probably not “{given}”: the model {sure} “{predicted}” and gives the given label only {percent(score)}."
         )
     if state == "background":
-        doubt = "" if given == seen else f", or maybe “{seen}”"
+        doubt = "" if given == predicted else f", or maybe “{predicted}”"
         return (
             f"“{given}” seems to be there{doubt}, but clutter outweighs it: the whole image has only "
             f"{percent(background)} of the weight of its best region."
         )
     if state == "duplicate":
         return "Its content is in the training images once more; one copy is enough."
-    if given != seen:
-        return f"Not clear: the model would say “{seen}”, but believes the given label “{given}” to {percent(score)}."
+    if given != predicted:
+        return f"Not clear: the model would say “{predicted}”, but gives the given label “{given}” {percent(score)}."
     if score < 0.5:
-        return (
-            f"Probably right, but not certain: the model sees “{given}” too, and believes it only to {percent(score)}."
-        )
-    return f"Clean: the model sees “{given}” too and believes it to {percent(score)}."
+        return f"Probably right, but not certain: the model sees “{given}” too, but gives it only {percent(score)}."
+    return f"Clean: the model sees “{given}” too and gives it {percent(score)}."

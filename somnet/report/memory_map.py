@@ -1,6 +1,6 @@
 """The memory map: the SOM grid to explore, as hits, classes, distances and planes, with the nearest regions of a slot.
 
-What the page loads at once is small at any size of the memory: a few numbers a slot. The planes of a class and the
+What the page loads at once is small at any size of the memory: a few numbers per slot. The planes of a class and the
 details of a hundred slots are files of their own, loaded when they are looked at.
 """
 
@@ -28,7 +28,7 @@ from somnet.system.folders import LAST
 from somnet.system.parallel import on_all_cores
 from somnet.system.progress import track
 
-SLOTS_A_FILE = 100
+SLOTS_PER_FILE = 100
 SLICES = 40_000  # of all pies together, at least a few each; what is left of a pie is one more
 FEWEST_SLICES = 4
 SLOT_CLASSES = 12  # of a slot, that its d- and r-score are told for
@@ -83,10 +83,10 @@ def write_map_data(
     for number in range(memory.d.shape[1]):
         planes = {"d": quantised(memory.d[:, number]), "r": quantised(memory.r[:, number])}
         write_data(folder, f"plane-{number}", planes)
-    for first in range(0, len(memory.keys), SLOTS_A_FILE):
-        slots = range(first, min(first + SLOTS_A_FILE, len(memory.keys)))
-        found = describe_slots(memory, records, rois, slots, chosen, have)
-        write_data(folder, f"slots-{first // SLOTS_A_FILE}", found)
+    for first in range(0, len(memory.keys), SLOTS_PER_FILE):
+        slots = range(first, min(first + SLOTS_PER_FILE, len(memory.keys)))
+        described = describe_slots(memory, records, rois, slots, chosen, have)
+        write_data(folder, f"slots-{first // SLOTS_PER_FILE}", described)
 
 
 def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:
     largest = np.argsort(-counts, axis=1, kind="stable")[:, :kept]  # (L, kept)
     return {
         "side": memory.side,
-        "slotsAFile": SLOTS_A_FILE,
+        "slotsPerFile": SLOTS_PER_FILE,
         "hits": counts.sum(axis=1).tolist(),
         "distance": quantised(u_matrix(torch.from_numpy(memory.keys), memory.side).numpy()),
         "slices": kept,
@@ -160,7 +160,7 @@ def choose_rois(rois: SlotRois) -> list[list[int]]:
 
 def crop_name(slot: int, place: int) -> str:
     """Where a crop lies in a report; memory.js knows the same rule."""
-    return f"crops/{slot // SLOTS_A_FILE}/{slot}-{place}.jpg"
+    return f"crops/{slot // SLOTS_PER_FILE}/{slot}-{place}.jpg"
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data:
     for slot, mine in enumerate(chosen):
         for place, roi in enumerate(mine):
             wanted[int(rois.image[roi])].append((roi, str(folder / crop_name(slot, place))))
-    for part in {slot // SLOTS_A_FILE for slot, mine in enumerate(chosen) if mine}:
-        (folder / "crops" / str(part)).mkdir(parents=True)
+    for number in {slot // SLOTS_PER_FILE for slot, mine in enumerate(chosen) if mine}:
+        (folder / "crops" / str(number)).mkdir(parents=True)
     images = sorted(wanted)
     rows = np.flatnonzero(~records.unreadable)[images] if images else np.zeros(0, np.int64)
     tasks = [

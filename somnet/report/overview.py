@@ -36,7 +36,7 @@ class Row:
     number: int | None  # of the class page; None where there is nothing to see
     images: int
     counts: dict[str, int]  # by fault; an image can have several
-    bar: tuple[tuple[str, float, float], ...]  # state, where its part begins and how long it is, in percent
+    bar: tuple[tuple[str, float, float], ...]  # state, where its segment begins and how long it is, in percent
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def count_row(records: Records, name: str, number: int | None) -> Row:
 
 
 def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[str]:
-    """What the figures of this report do not tell, as sentences."""
+    """What the numbers of this report do not tell, as sentences."""
     lines = []
     if not run.summary["test"]["n"]:
         lines.append(

@@ -1,4 +1,4 @@
-"""Pictures of a data set and of a trained run, for people: what is in the data, the memory and the bags."""
+"""Pictures of a data set and of a trained run, to look at: what is in the data, the memory and the bags."""
 
 from collections.abc import Iterator
 from pathlib import Path

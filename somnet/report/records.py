@@ -62,7 +62,7 @@ class Records:
 
     @cached_property
     def unreadable(self) -> NDArray[np.bool_]:
-        """(n,) files that are no pictures."""
+        """(n,) files that are not images."""
         return self._flag("is_unreadable_issue")
 
     @cached_property
@@ -122,8 +122,8 @@ class Records:
             yield number, rows[bounds[number] : bounds[number + 1]]
 
     def _class_number(self, column: str) -> NDArray[np.int64]:
-        found = pc.index_in(self.table[column], value_set=pa.array(self.classes, pa.string()))
-        return np.asarray(found.fill_null(-1).to_numpy(), np.int64)
+        numbers = pc.index_in(self.table[column], value_set=pa.array(self.classes, pa.string()))
+        return np.asarray(numbers.fill_null(-1).to_numpy(), np.int64)
 
     def _number(self, column: str) -> NDArray[np.float64]:
         return np.asarray(np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy()))
@@ -136,9 +136,9 @@ def read_records(run: Run) -> Records:
     """The tables of a finished run."""
     records = Records(run.classes, run.scores().combine_chunks(), _read_regions(run))
     if len(records.regions.first) - 1 != int((~records.unreadable).sum()):
-        raise RunError(f"regions.parquet and issues.parquet of {run.path} do not fit: train again with --overwrite")
+        raise RunError(f"regions.parquet and issues.parquet of {run.path} do not match: train again with --overwrite")
     if (~records.unreadable & (records.label < 0)).any():
-        raise RunError(f"issues.parquet of {run.path} has labels that are no classes: train again with --overwrite")
+        raise RunError(f"issues.parquet of {run.path} has labels that are not classes: train again with --overwrite")
     return records
 
 
@@ -146,7 +146,7 @@ def _read_regions(run: Run) -> Regions:
     try:
         table = pq.read_table(run.path / REGIONS, columns=_REGION_COLUMNS)
     except (OSError, pa.ArrowException):
-        raise RunError(f"{run.path} has no regions yet: go on with somnet train --resume") from None
+        raise RunError(f"{run.path} has no regions yet: continue with somnet train --resume") from None
     starts = np.flatnonzero(table["region"].to_numpy() == 0)
     boxes = table["box"].combine_chunks().flatten().to_numpy().reshape(-1, 4)
     details = {

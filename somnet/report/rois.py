@@ -39,12 +39,12 @@ class SlotRois:
 
     def nearest(self, slot: int, count: int) -> list[int]:
         """The ROIs nearest to a slot, each of another image."""
-        found: dict[int, int] = {}
+        roi_of_image: dict[int, int] = {}
         for roi in self.order[self.bounds[slot] : self.bounds[slot + 1]].tolist():
-            found.setdefault(int(self.image[roi]), roi)
-            if len(found) == count:
+            roi_of_image.setdefault(int(self.image[roi]), roi)
+            if len(roi_of_image) == count:
                 break
-        return list(found.values())
+        return list(roi_of_image.values())
 
 
 def rois_by_slot(run: Run, regions: Regions, slots: int) -> SlotRois:

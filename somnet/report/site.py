@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
-from somnet.report.class_pages import IMAGES_A_FILE, counts_below, write_class_pages
+from somnet.report.class_pages import IMAGES_PER_FILE, counts_below, write_class_pages
 from somnet.report.frame import Frame, write_data
 from somnet.report.memory_map import write_memory_pages
 from somnet.report.overview import write_overview
@@ -22,7 +22,7 @@ from somnet.system.files import display_name, replace_folder
 
 REPORT = "report"
 PICTURES = 20_000  # at most, of all classes together
-NAMES_A_FILE = 5000
+NAMES_PER_FILE = 5000
 CAREFUL = 0.25  # where the threshold starts if the scores do not tell
 _OURS = Path("data") / "run.js"  # only a report has it
 _FOLDERS = ("crops", "data", "pictures")
@@ -37,7 +37,7 @@ def write_report(run: Run, out: Path | None = None, *, pictures: int = PICTURES)
     """
     out = run.path / REPORT if out is None else out
     if out.exists() and not is_report(out):
-        raise RunError(f"{out} exists and is no report: give another folder, or move it away")
+        raise RunError(f"{out} exists and is not a report: give another folder, or move it away")
     building = out.with_name(f".{out.name}.part")
     try:
         shutil.rmtree(building, ignore_errors=True)  # of a report that was killed
@@ -82,8 +82,8 @@ def remove_report(folder: Path) -> None:
 
 def _not_ours(folder: Path) -> list[Path]:
     """What lies beside the pages of a report and is none of them; nothing where there is no folder."""
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [file for file in found if file.name not in _FOLDERS and file.suffix not in _PAGES]
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [file for file in entries if file.name not in _FOLDERS and file.suffix not in _PAGES]
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -125,18 +125,18 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
         "rows": len(records),
         "below": counts_below(records.label_score[readable]),
         "threshold": round(100 * (records.threshold or CAREFUL)),  # where the slider starts, in percent
-        "imagesAFile": IMAGES_A_FILE,
-        "namesAFile": NAMES_A_FILE,
+        "imagesPerFile": IMAGES_PER_FILE,
+        "namesPerFile": NAMES_PER_FILE,
     }
 
 
 def write_names(records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
     """data/names-K.js: which image a row is, for the list of decisions."""
-    for part, first in enumerate(range(0, len(records), NAMES_A_FILE)):
-        rows = np.arange(first, min(first + NAMES_A_FILE, len(records)))
+    for number, first in enumerate(range(0, len(records), NAMES_PER_FILE)):
+        rows = np.arange(first, min(first + NAMES_PER_FILE, len(records)))
         have = "".join("01"[one] for one in pictures[rows].astype(int))
         write_data(
             folder,
-            f"names-{part}",
+            f"names-{number}",
             {"name": records.names(rows), "label": records.label[rows].tolist(), "pictures": have},
         )

@@ -22,12 +22,12 @@ log = logging.getLogger("somnet")
 SIDE = 320  # of a picture, its longer one: enough for the image card
 QUALITY = 72
 EXEMPLARS = 12  # clean images that a class page shows beside the worst
-ROWS_A_FOLDER = 1000
+ROWS_PER_FOLDER = 1000
 
 
 def picture_name(row: int) -> str:
     """Where the picture of an image lies in a report; somnet.js knows the same rule."""
-    return f"pictures/{row // ROWS_A_FOLDER}/{row}.jpg"
+    return f"pictures/{row // ROWS_PER_FOLDER}/{row}.jpg"
 
 
 def exemplars(records: Records, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -73,14 +73,14 @@ def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDA
     have = np.zeros(len(records), bool)
     rows = chosen_rows(records, most)
     places = find_images(data, records.names(rows))
-    found = [(row, place) for row, place in zip(rows.tolist(), places, strict=True) if place is not None]
-    for part in sorted({row // ROWS_A_FOLDER for row, _ in found}):
-        (folder / "pictures" / str(part)).mkdir(parents=True)
-    tasks = [_Task(place, str(folder / picture_name(row))) for row, place in found]
+    located = [(row, place) for row, place in zip(rows.tolist(), places, strict=True) if place is not None]
+    for number in sorted({row // ROWS_PER_FOLDER for row, _ in located}):
+        (folder / "pictures" / str(number)).mkdir(parents=True)
+    tasks = [_Task(place, str(folder / picture_name(row))) for row, place in located]
     done = 0
     with track("pictures", len(tasks)) as advance:
         for chunk in on_all_cores(_write_picture, tasks):
-            have[[row for row, _ in found[done : done + len(chunk)]]] = chunk
+            have[[row for row, _ in located[done : done + len(chunk)]]] = chunk
             done += len(chunk)
             advance(len(chunk))
     if missing := len(rows) - int(have.sum()):

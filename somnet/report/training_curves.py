@@ -20,7 +20,7 @@ X_TICKS, Y_TICKS = 6, 4
 SMALLEST_RANGE = 1e-8  # of values that an axis tells apart
 
 PLACE = ("phase", "epoch", "epochs", "steps")  # where a row belongs: no figures
-SECTIONS = (  # title, and how the names of its figures begin
+SECTIONS = (  # title, and how the names of its values begin
     ("Outcome", ("test/", "scores/")),
     ("Losses", ("loss/",)),
     ("Memory", ("memory/",)),
@@ -34,7 +34,7 @@ TITLES = {  # name: title and what it says
     "loss/som_key": ("Key loss", "summed over the neighbourhood, Eq. 8"),
     "loss/d_value": ("d-value loss", "Eq. 4"),
     "loss/r_value": ("r-value loss", "Eq. 6"),
-    "loss/early": ("Early-learning term", "keeps what was believed early"),
+    "loss/early": ("Early-learning term", "keeps to early predictions"),
     "memory/occupancy": ("Occupancy entropy", "1: all slots win alike, 0: one slot wins all"),
     "memory/quantisation": ("Quantisation error", "mean of 1 − cosine of a bag and its winner"),
     "memory/topographic": ("Topographic error", "share of bags whose two nearest slots do not touch"),
@@ -67,7 +67,7 @@ class Curve:
     title: str
     note: str
     last: str  # value
-    lines: Sequence[str]  # points of polylines: epochs that did not log the figure part them
+    lines: Sequence[str]  # points of polylines: epochs that did not log the value interrupt them
     dots: Sequence[tuple[float, float]]
     y_ticks: Sequence[tuple[float, str]]
 
@@ -104,7 +104,7 @@ def write_training_page(frame: Frame, run: Run, folder: Path) -> None:
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl; values that are no numbers are left out."""
+    """The rows of metrics.jsonl; values that are not numbers are left out."""
     if not file.is_file():
         return []
     rows = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -117,8 +117,8 @@ def _is_number(value: object) -> bool:
 
 def figure_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """All figures of a run: known ones in the order of TITLES, then the others."""
-    found = {name: None for row in rows for name in row if name not in PLACE}
-    return [*(name for name in TITLES if name in found), *(name for name in found if name not in TITLES)]
+    logged = {name: None for row in rows for name in row if name not in PLACE}
+    return [*(name for name in TITLES if name in logged), *(name for name in logged if name not in TITLES)]
 
 
 def section_titles() -> list[str]:
@@ -139,14 +139,14 @@ def place(number: float, count: int) -> float:
 
 def stretches(rows: Sequence[Mapping[str, Any]]) -> list[Stretch]:
     """The phases of a run; those that follow each other under one name are one."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     first = 0
     for name, own in groupby(rows, key=lambda row: str(row["phase"])):
         count = len(list(own))
         x, end = place(first - 0.5, len(rows)), place(first + count - 0.5, len(rows))
-        found.append(Stretch(len(found) + 1, name, count, x, end - x))
+        stretches.append(Stretch(len(stretches) + 1, name, count, x, end - x))
         first += count
-    return found
+    return stretches
 
 
 def x_ticks(count: int) -> list[tuple[float, str]]:
@@ -183,5 +183,5 @@ def draw_curve(name: str, values: Sequence[float | None]) -> Curve:
 
 
 def as_text(value: float | None) -> str:
-    """A value for people."""
+    """A value as text."""
     return "" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Whether a run may be begun in a folder, and how it is."""
+"""Whether a run may be started in a folder, and its first files."""
 
 import os
 from pathlib import Path
@@ -25,18 +25,18 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
     if resume and overwrite:
         raise RunError("--resume and --overwrite contradict each other: give one of them")
     ours = is_run(out)
-    how = "--resume to go on, --overwrite to start anew"
-    refuse_taken(out, "a run of somnet", ours=ours, meant=resume or overwrite, how=how)
-    if ours and resume and (out / CONFIG).is_file():  # without it, the run was killed before it began
-        begun_with = load_config(out / CONFIG)
-        if begun_with.hash() != config.hash():
-            changed = _differences(begun_with, config)
-            raise RunError(f"{out} was begun with other settings ({changed}): repeat those, or --overwrite")
+    how = "--resume to continue, --overwrite to start over"
+    refuse_taken(out, "a somnet run", ours=ours, meant=resume or overwrite, how=how)
+    if ours and resume and (out / CONFIG).is_file():  # without it, the run was killed before it started
+        before = load_config(out / CONFIG)
+        if before.hash() != config.hash():
+            changed = _differences(before, config)
+            raise RunError(f"{out} was started with other settings ({changed}): use the same ones, or add --overwrite")
 
 
-def begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
+def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
     """Make the run folder ours, or find it as it was left. Only what training wrote is ever deleted."""
-    if anew:
+    if overwrite:
         for name in (*WRITTEN, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
     clear_leftovers(out)
@@ -46,7 +46,7 @@ def begin(out: Path, config: Config, data: DataSet, *, anew: bool) -> None:
         before = parse_json((out / DATA).read_text(encoding="utf-8"))
         if before["fingerprint"] != fingerprint:
             raise RunError(
-                f"the training images of {data.path} have changed since {out} was begun: restore them, or --overwrite"
+                f"the training images of {data.path} have changed since {out} was started: restore them, or --overwrite"
             )
     path = display_name(os.fsencode(absolute(data.path)))
     about = {"path": path, "classes": data.classes, "images": len(data.train), "fingerprint": fingerprint}

@@ -35,16 +35,16 @@ def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise RunError(f"{file} does not exist: train first, or give the folder of a run") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{file} is no checkpoint of somnet ({error}): train again with --overwrite") from None
+        raise RunError(f"{file} is not a somnet checkpoint ({error}): train again with --overwrite") from None
     if not isinstance(state, dict):
-        raise RunError(f"{file} is no checkpoint of somnet: train again with --overwrite")
+        raise RunError(f"{file} is not a somnet checkpoint: train again with --overwrite")
     if bad := [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]:
-        raise RunError(f"{file} holds what is no number, in {bad[0]}: train again with --overwrite")
+        raise RunError(f"{file} contains NaN or infinite values in {bad[0]}: train again with --overwrite")
     return tensors, state
 
 
 def restore_method(method: Method, tensors: Mapping[str, Tensor]) -> None:
-    """Give a method the state that a checkpoint has of it; ValueError where it does not fit."""
+    """Give a method the state that a checkpoint has of it; ValueError where it does not match."""
     state = {name.removeprefix(METHOD): tensor for name, tensor in tensors.items() if name.startswith(METHOD)}
     for name, own in method.state_dict().items():
         if name in state and (state[name].dtype, state[name].shape) != (own.dtype, own.shape):

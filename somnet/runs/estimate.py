@@ -31,7 +31,7 @@ from somnet.system.compute import choose_device
 from somnet.system.parallel import cores_here
 
 SAMPLE = 12  # images of the data whose reading is timed
-LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds an image of web size on one core, where there are none to time
+LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds per image of web size on one core, where there are none to time
 BOX_BYTES = 16  # four float32: in memory, and in the cache, as they hardly compress
 BOX_READ_BYTES = 200  # of a box while the cache is read, as Python numbers
 IMAGE_BYTES = 200  # of the tables in memory that are neither boxes nor names
@@ -41,7 +41,7 @@ PROCESS_BYTES = 700_000_000  # Python and torch, before there is any data
 
 @dataclass(frozen=True)
 class StepPace:
-    """Of the network on this device: seconds an image, and what a step keeps for its way back."""
+    """Of the network on this device: seconds per image, and what a step keeps for its backward pass."""
 
     prepare: float  # through a frozen trunk; 0 where there is none
     forward: float  # from prepared inputs to logits
@@ -51,7 +51,7 @@ class StepPace:
 
 @dataclass(frozen=True)
 class ReadPace:
-    """Of one core: seconds an image."""
+    """Of one core: seconds per image."""
 
     load: float  # decode and augment
     propose: float  # decode and find boxes
@@ -102,10 +102,10 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
     """
     images = work.train + work.test
     frozen = work.map_bytes > 0
-    seen = work.passes * work.train + work.epochs * work.test + images  # the last time to score
+    loaded = work.passes * work.train + work.epochs * work.test + images  # the last time to score
     propose = images * read.propose / cores
     maps = images * step.prepare / speedup if frozen else 0.0
-    load = (images if frozen else seen) * read.load / cores
+    load = (images if frozen else loaded) * read.load / cores
     train = work.passes * work.train * step.step / speedup
     score = (work.epochs * work.test + images) * step.forward / speedup
     busy = maps + train + score
@@ -207,7 +207,7 @@ def measure_reading(index: Index, config: Config) -> ReadPace:
 def describe_estimate(
     cost: Estimate, work: Work, step: StepPace, read: ReadPace, *, device: str, cores: int, speedup: float
 ) -> list[str]:
-    """The estimate for people, and what of it was measured and what assumed."""
+    """The estimate as lines to read, and what of it was measured and what assumed."""
     where = device if speedup == 1 else f"a device {speedup:g} times as fast as this {device}"
     rows = [
         ("proposals", cost.propose, f"{cores} cores"),
@@ -224,8 +224,8 @@ def describe_estimate(
         f"memory of the device: {_size(cost.device_bytes)}; of the machine: {_size(cost.host_bytes)}",
         f"disk: cache {_size(cost.cache_bytes)}, tables {_size(cost.table_bytes)}, checkpoint "
         f"{_size(cost.checkpoint_bytes)} (twice that while it is written)",
-        f"measured: {1000 * step.step:.1f} ms a training image, {1000 * step.forward:.1f} ms forward, "
-        f"{_size(step.saved_bytes)} kept for the way back, on {device}",
+        f"measured: {1000 * step.step:.1f} ms per training image, {1000 * step.forward:.1f} ms forward, "
+        f"{_size(step.saved_bytes)} kept for the backward pass, on {device}",
         f"{reading}: {1000 * read.load:.1f} ms to load, {1000 * read.propose:.1f} ms to find boxes, on one core",
         "assumed: all methods' steps cost what the network's do, all cores read equally fast, nothing is cached yet, "
         "tables of usual size" + ("" if speedup == 1 else f", and the {speedup:g} of --speedup"),
@@ -274,7 +274,7 @@ def plan_training(
     cores: int | None = None,
     device: str = "auto",
 ) -> list[str]:
-    """What a training will cost, in lines for people. `sizes`, where the data are elsewhere: training images, test
+    """What a training will cost, in lines to read. `sizes`, where the data are elsewhere: training images, test
     images and classes.
     """
     keep_memory()

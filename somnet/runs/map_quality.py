@@ -26,7 +26,7 @@ def topographic_errors(first: Tensor, second: Tensor, side: int) -> Tensor:
 
 
 def u_matrix(keys: Tensor, side: int) -> Tensor:
-    """Mean cosine distance (L,) of each unit key to those of the slots beside it; ridges part clusters."""
+    """Mean cosine distance (L,) of each unit key to those of the slots beside it; ridges separate clusters."""
     grid = keys.view(side, side, -1)
     total, count = torch.zeros(side, side), torch.zeros(side, side)
     for here, beside in ((grid[:-1], grid[1:]), (grid[:, :-1], grid[:, 1:])):

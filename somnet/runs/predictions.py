@@ -36,10 +36,10 @@ def _expand(path: str) -> Iterator[str]:
     elif os.path.lexists(path) or not glob.has_magic(path):
         yield path
     else:
-        found = sorted(glob.glob(path, recursive=True), key=os.fsencode)
-        if not found:
-            raise DataError(f"no file matches {path}: mend the pattern, or give a folder")
-        for match in found:
+        matches = sorted(glob.glob(path, recursive=True), key=os.fsencode)
+        if not matches:
+            raise DataError(f"no file matches {path}: check the pattern, or give a folder")
+        for match in matches:
             if os.path.isdir(match):
                 yield from _expand(match)
             elif _may_be_an_image(match):

@@ -78,11 +78,11 @@ class Run:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         if not (self.path / CONFIG).is_file():
-            raise RunError(f"{self.path} is no run (it has no {CONFIG}): give the --out folder of somnet train")
+            raise RunError(f"{self.path} is not a run (it has no {CONFIG}): give the --out folder of somnet train")
         self.config = load_config(self.path / CONFIG)
         try:
-            found = parse_json((self.path / DATA).read_text(encoding="utf-8"))
-            self.data = _Data.model_validate(found).model_dump()
+            content = parse_json((self.path / DATA).read_text(encoding="utf-8"))
+            self.data = _Data.model_validate(content).model_dump()
         except ValidationError as error:
             raise RunError(f"{self.path / DATA} is damaged ({mistakes(error)}): train again with --overwrite") from None
         except (OSError, ValueError) as error:
@@ -103,24 +103,24 @@ class Run:
         try:
             restore_method(method, tensors)
         except ValueError as error:
-            raise RunError(f"{self.path / LAST} does not fit its config ({error}): train again") from None
+            raise RunError(f"{self.path / LAST} does not match its config ({error}): train again") from None
         return method.eval()
 
     @property
     def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
         try:
-            found = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
+            summary = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            raise RunError(f"{self.path} is not finished: go on with somnet train --resume") from None
-        return found
+            raise RunError(f"{self.path} is not finished: continue with somnet train --resume") from None
+        return summary
 
     def scores(self) -> pa.Table:
         """A row per training image: the content of issues.parquet."""
         try:
             return pq.read_table(self.path / ISSUES)
         except (OSError, pa.ArrowException):
-            raise RunError(f"{self.path} has no scores yet: go on with somnet train --resume") from None
+            raise RunError(f"{self.path} has no scores yet: continue with somnet train --resume") from None
 
     def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images."""
@@ -173,9 +173,9 @@ class Run:
         self, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
     ) -> list[Prediction]:
         good = [what for what in decoded if isinstance(what, Tensor)]
-        found = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
+        done = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
         return [
-            Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(found), file_name=name)
+            Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(done), file_name=name)
             for name, what in zip(names, decoded, strict=True)
         ]
 
@@ -185,8 +185,8 @@ class Run:
         logits = model(inputs) if cells is None else cells.mean(dim=(2, 3))  # (I, C)
         best = logits.softmax(dim=1).topk(min(top, len(self.classes)), dim=1)
         for row, (shares, places) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            seen = None if cells is None else (cells[row, places[0]] - cells[row].mean(dim=0)).cpu().numpy()  # (H, W)
-            yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=seen)
+            heat = None if cells is None else (cells[row, places[0]] - cells[row].mean(dim=0)).cpu().numpy()  # (H, W)
+            yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=heat)
 
 
 def _pixels(image: Path | str, side: int) -> Tensor | str:
@@ -198,7 +198,7 @@ def _pixels(image: Path | str, side: int) -> Tensor | str:
 
 
 def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretrained: bool | None = None) -> Method:
-    """A method with a fresh network, its random parts drawn from the seed alone."""
+    """A method with a fresh network, its random weights drawn from the seed alone."""
     model = config.model if pretrained is None else config.model.model_copy(update={"pretrained": pretrained})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -215,7 +215,7 @@ def measure(
     mine = each_image_once(labels, compute.ranks.share(len(labels)))
     workers = compute.loaders_of(cached=model.frozen_trunk)
     batches = load(BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None), workers)
-    parts = (model(batch.images.to(compute.device)).cpu() for batch in batches)
-    scores = compute.ranks.gather(torch.cat([torch.zeros(0, len(classes)), *parts])).numpy()  # (n, C)
+    logits = (model(batch.images.to(compute.device)).cpu() for batch in batches)
+    scores = compute.ranks.gather(torch.cat([torch.zeros(0, len(classes)), *logits])).numpy()  # (n, C)
     top1, top5 = top_k(scores, labels, 1), top_k(scores, labels, 5)
     return Evaluation(top1, top5, len(labels), per_class(scores, labels, classes))

@@ -71,7 +71,7 @@ def inspect_images(
 
 
 def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
-    """The tables of all ranks, one a rank, for the first of them; nothing for the others."""
+    """The tables of all ranks, one per rank, for the first of them; nothing for the others."""
     stem = Path(name).stem
     files = [folder / f"{stem}-of-rank{rank}.parquet" for rank in range(ranks.world)]
     files[ranks.rank].unlink(missing_ok=True)  # of a run that was killed
@@ -81,10 +81,10 @@ def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks)
     ranks.barrier()
     if not ranks.first:
         return []
-    found = [pq.read_table(file) for file in files if file.exists()]
+    gathered = [pq.read_table(file) for file in files if file.exists()]
     for file in folder.glob(f"{stem}-of-rank*.parquet"):  # more, if it was killed with more ranks
         file.unlink()
-    return found
+    return gathered
 
 
 def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:
@@ -95,19 +95,19 @@ def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:
 
 
 def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa.Table]:
-    seen = method.inspect(batch)
+    inspection = method.inspect(batch)
     rows = batch.rows[:, 0].cpu().numpy()  # (I,)
-    weights = seen.weights.cpu().numpy()  # (I, P)
-    best = seen.best.cpu().numpy()  # (I,)
+    weights = inspection.weights.cpu().numpy()  # (I, P)
+    best = inspection.best.cpu().numpy()  # (I,)
     pick = np.arange(len(rows))
     shares = batch.boxes[:, 0].cpu().numpy()  # (I, P, 4)
     pixels = shares * np.tile(part.scan.sizes[rows], 2)[:, None]  # (I, P, 4)
-    predicted = seen.probabilities.argmax(dim=1).cpu().numpy()
-    label_score = seen.label_score.clamp(0, 1).cpu().numpy()
-    background_score = seen.background_score.clamp(0, 1).cpu().numpy()
+    predicted = inspection.probabilities.argmax(dim=1).cpu().numpy()
+    label_score = inspection.label_score.clamp(0, 1).cpu().numpy()
+    background_score = inspection.background_score.clamp(0, 1).cpu().numpy()
     label_issue = (label_score < LABEL_ISSUE) & (predicted != batch.label.cpu().numpy())
     names = pa.array([display_name(name) for name in part.index.table["file_name"].take(pa.array(rows)).to_pylist()])
-    details = {name: value.cpu().numpy() for name, value in seen.details.items()}  # (I, P) each
+    details = {name: value.cpu().numpy() for name, value in inspection.details.items()}  # (I, P) each
     classes = np.array(part.index.classes, dtype=object)
 
     def of_best(name: str, kind: pa.DataType) -> pa.Array:
@@ -120,7 +120,7 @@ def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa
             "file_name": names,
             "given_label": pa.array(classes[batch.label.cpu().numpy()], pa.string()),
             "predicted_label": pa.array(classes[predicted], pa.string()),
-            "predicted_score": seen.probabilities.amax(dim=1).cpu().numpy(),
+            "predicted_score": inspection.probabilities.amax(dim=1).cpu().numpy(),
             "is_label_issue": label_issue,
             "label_score": label_score,
             "is_background_issue": (background_score < BACKGROUND_ISSUE) & ~label_issue,
@@ -215,7 +215,7 @@ def _box_texts(boxes: pa.FixedSizeListArray) -> pa.Array:
     """Boxes, which lie within their images, as four numbers with a digit after the point."""
     tenths = np.rint(10 * boxes.flatten().to_numpy().astype(np.float64)).astype(np.int64).reshape(-1, 4)  # (n, 4)
     numbers = [
-        pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in np.divmod(column, 10)), ".")
+        pc.binary_join_element_wise(*(pa.array(digits).cast(pa.string()) for digits in np.divmod(column, 10)), ".")
         for column in tenths.T
     ]
     texts = pc.binary_join_element_wise(*numbers, " ")
@@ -238,5 +238,5 @@ def against_truth(images: pa.Table, part: Part) -> Truth:
     chosen = (boxes, images["clean_box"].combine_chunks())
     true_boxes, best = (column.take(pa.array(rows)).flatten().to_numpy().reshape(-1, 4) for column in chosen)
     whole = np.concatenate([np.zeros((len(rows), 2)), part.scan.sizes[rows]], axis=1)
-    overlaps = (iou(found.astype(np.float64), true_boxes.astype(np.float64)) for found in (best, whole))
+    overlaps = (iou(guess.astype(np.float64), true_boxes.astype(np.float64)) for guess in (best, whole))
     return Truth(area, *(float(overlap.mean()) for overlap in overlaps))

@@ -1,5 +1,5 @@
 """glibc's allocator gives large blocks back to the kernel after each use, and training then spends a third of its
-time fetching them anew. Asked to keep them, the same training runs two to three times as fast on a CPU."""
+time fetching them again. Asked to keep them, the same training runs two to three times as fast on a CPU."""
 
 import contextlib
 import ctypes

@@ -42,7 +42,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 def refuse_working_folder(target: Path) -> None:
     """Refuse to replace the folder that the user is in: the shell would be left in one that is gone."""
     if Path.cwd().is_relative_to(target.resolve()):
-        raise SomnetError(f"{target} is the folder you are in, or holds it: give --out the name of a new folder")
+        raise SomnetError(f"{target} is the folder you are in, or contains it: give --out the name of a new folder")
 
 
 @contextlib.contextmanager
@@ -135,12 +135,12 @@ def link_or_copy(source: Path | str, target: Path) -> None:
             shutil.copy2(real, target)
     except OSError as error:
         raise SomnetError(
-            f"cannot bring {source} to {target}: {error.strerror}: see that it can be read and space is free"
+            f"cannot copy {source} to {target}: {error.strerror}: see that it can be read and space is free"
         ) from None
 
 
 def parse_json(text: str) -> Any:
-    """JSON of unknown origin; a ValueError for everything that is none."""
+    """JSON of unknown origin; a ValueError for anything else."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -156,7 +156,7 @@ def cache_folder() -> Path:
 
 
 def display_name(name: bytes) -> str:
-    """A file name as text: bytes that are no UTF-8 are shown as \\xNN, so that tables stay readable."""
+    """A file name as text: bytes that are not UTF-8 are shown as \\xNN, so that tables stay readable."""
     return name.decode("utf-8", errors="backslashreplace")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from somnet.errors import RunError
 from somnet.system.files import is_leftover
 
-CONFIG, DATA = "config.toml", "data.json"  # what a run was begun with
+CONFIG, DATA = "config.toml", "data.json"  # what a run was started with
 LAST = Path("checkpoints") / "last.safetensors"
 METRICS, LOG = "metrics.jsonl", "train.log"
 ISSUES, ISSUES_CSV, REGIONS, DUPLICATES = "issues.parquet", "issues.csv", "regions.parquet", "duplicates.csv"
@@ -26,9 +26,9 @@ def refuse_inside(out: Path, data: Path) -> None:
 
 
 def refuse_taken(out: Path, kind: str, *, ours: bool, meant: bool, how: str) -> None:
-    """Refuse a folder that holds something else than a `kind`, or one that the user did not mean to write to.
+    """Refuse a folder that contains something else than a `kind`, or one that the user did not mean to write to.
 
-    `ours`: it holds such a thing; `meant`: a flag says so, and `how` names the flags. Nothing is written here.
+    `ours`: it is one of that kind; `meant`: a flag says so, and `how` names the flags. Nothing is written here.
     """
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file: give another --out")

@@ -24,11 +24,11 @@ TASKS_AT_ONCE = 16  # handed to a process together, so that talking to it costs 
 def on_all_cores(
     work: Callable[[T], R], tasks: Sequence[T], workers: int | None = None, *, in_order: bool = True
 ) -> Iterator[list[R]]:
-    """Results of the tasks in chunks, computed by a process a core; `in_order=False` gives them as they are done."""
+    """Results of the tasks in chunks, from one process per core; `in_order=False` gives them as they are done."""
     count = own_cores() if workers is None else max(1, workers)
     start = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  # scripts need no __main__ guard
     chunks = [tasks[i : i + TASKS_AT_ONCE] for i in range(0, len(tasks), TASKS_AT_ONCE)]
-    cv2.setNumThreads(1)  # before the fork: a process a core is enough, and a child could not end inherited threads
+    cv2.setNumThreads(1)  # before the fork: one process per core is enough, and a child could not end inherited threads
     with ProcessPoolExecutor(count, multiprocessing.get_context(start), initializer=_start_worker) as pool:
         each = _one_by_one if in_order else as_completed
         try:
@@ -45,7 +45,7 @@ def on_all_cores(
 
 
 def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterator[R]:
-    """Results of the tasks in order, from a thread a core; at most `ahead` tasks are begun before they are asked for.
+    """Results of the tasks in order, from one thread per core; at most `ahead` tasks are started in advance.
 
     For work such as decoding, which holds no lock of Python's. Tasks are fetched, in order, by the caller's thread.
     """
@@ -98,6 +98,6 @@ def _start_worker() -> None:
 
 
 def die_with_parent() -> None:
-    """A killed parent takes this process along, so that nothing goes on behind a user's back."""
+    """A killed parent takes this process along, so that nothing runs on unnoticed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

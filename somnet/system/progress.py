@@ -82,7 +82,7 @@ def _lines(label: str, total: int) -> Iterator[Advance]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 8 s, 3 min 20 s, 2 h 05 min."""
+    """Seconds as text: 8 s, 3 min 20 s, 2 h 05 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -92,10 +92,10 @@ def duration(seconds: float) -> str:
 
 
 class _LogFile(logging.FileHandler):
-    """The screen has the same lines, so a disk that takes no more of them is no error yet."""
+    """The screen has the same lines, so a disk that takes no more of them is not an error yet."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Go on without the line."""
+        """Continue without the line."""
 
 
 @contextlib.contextmanager

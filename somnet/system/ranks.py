@@ -66,7 +66,7 @@ class Ranks:
         return str(self.store.get(what), "utf-8")
 
     def barrier(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Go on when all ranks have come here."""
+        """Continue when all ranks have come here."""
         if self.world > 1:
             assert self.store is not None
             place = self.next_meeting()
@@ -75,7 +75,7 @@ class Ranks:
             self.wait_for(place, meanwhile)
 
     def next_meeting(self) -> str:
-        """A name that all ranks give to the next thing that they do together."""
+        """A name that all ranks give to the next task that they do together."""
         return f"meeting {next(MEETINGS)} of attempt {self.attempt}"
 
     def total(self, values: Sequence[float]) -> list[float]:
@@ -101,8 +101,8 @@ class Ranks:
         if self.world > 1:
             with _named_loss():
                 dist.all_reduce(numbers, op=how)
-        found: list[float] = numbers.tolist()
-        return found
+        reduced: list[float] = numbers.tolist()
+        return reduced
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows (n, ...) of all ranks in their order; each may have another number of them."""
@@ -114,9 +114,9 @@ class Ranks:
             dist.all_reduce(counts)
             padded = rows.new_zeros(int(counts.max()), *rows.shape[1:])
             padded[: len(rows)] = rows
-            parts = [torch.empty_like(padded) for _ in range(self.world)]
-            dist.all_gather(parts, padded)
-        return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
+            gathered = [torch.empty_like(padded) for _ in range(self.world)]
+            dist.all_gather(gathered, padded)
+        return torch.cat([rows_of_rank[:count] for rows_of_rank, count in zip(gathered, counts.tolist(), strict=True)])
 
     def average(self, tensors: Sequence[Tensor], share: float) -> None:
         """Replace tensors by their mean over the ranks, in which each counts by its share; the shares sum to 1."""
@@ -157,9 +157,9 @@ class Ranks:
 ALONE = Ranks()
 
 
-def begun(out: Path) -> str:
-    """The note that the work on a folder was begun by this very command."""
-    return f"begun: {out.absolute()}"
+def started_note(out: Path) -> str:
+    """The note that the work on a folder was started by this very command."""
+    return f"started: {out.absolute()}"
 
 
 def find_ranks() -> Ranks:
@@ -239,5 +239,5 @@ def _named_loss() -> Iterator[None]:
         reason = str(error).splitlines()[0].rpartition("] ")[2].split(". ")[0]
         raise RunError(
             f"another rank is gone ({reason}): see its message; with --max-restarts torchrun starts all ranks again, "
-            "or go on with --resume"
+            "or continue with --resume"
         ) from None

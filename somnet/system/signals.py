@@ -9,8 +9,8 @@ from types import FrameType
 from somnet.errors import RunError, TrainingStopped
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GO_ON = "run the same command with --out and --resume to go on"
-AGAIN = "run the same command again to go on"
+CONTINUE = "run the same command with --out and --resume to continue"
+AGAIN = "run the same command again to continue"
 
 
 class StopFlag:
@@ -23,7 +23,7 @@ class StopFlag:
         """Raise if a signal came."""
         if self.signal_number is not None:
             name = signal.Signals(self.signal_number).name
-            raise TrainingStopped(f"stopped by {name}, {kept}: {GO_ON}", self.signal_number)
+            raise TrainingStopped(f"stopped by {name}, {kept}: {CONTINUE}", self.signal_number)
 
 
 @contextlib.contextmanager
@@ -49,7 +49,7 @@ def told_by_others(flag: StopFlag) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stopping_signals(advice: str = GO_ON) -> Iterator[None]:
+def stopping_signals(advice: str = CONTINUE) -> Iterator[None]:
     """Within this context a signal raises TrainingStopped at once: all work here is cached as it is done."""
 
     def stop(number: int, _: FrameType | None) -> None:

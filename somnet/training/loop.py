@@ -40,7 +40,7 @@ class TrainingImages:
     inputs: Inputs
     boxes: Boxes
     groups: NDArray[np.int64] | None = None  # (n,) of duplicates, which never share a bag
-    look_again: Callable[[NDArray[np.float32]], Inputs] | None = None  # inputs that show only a part (n, 4) of each
+    crop_inputs: Callable[[NDArray[np.float32]], Inputs] | None = None  # inputs that show only a crop (n, 4) of each
 
 
 class Trainer:
@@ -107,7 +107,7 @@ class Trainer:
         with torch.no_grad():
             self.method.prepare(phase, self.bag_pass, generator)
         self.ranks.follow_first(self.method.state_dict().values())
-        if resumed is not None and self.at.inside_phase:  # what prepare() started anew had moved on
+        if resumed is not None and self.at.inside_phase:  # what prepare() reset had moved on
             self.state.restore(resumed)
         self.phase_inputs = self._inputs_of(phase)
 
@@ -201,9 +201,9 @@ class Trainer:
 
     def _inputs_of(self, phase: Phase) -> Inputs:
         views = self.method.views(phase)
-        if views is None or self.images.look_again is None:
+        if views is None or self.images.crop_inputs is None:
             return self.images.inputs
-        return DrawnInputs([self.images.look_again(views[:, number]) for number in range(views.shape[1])])
+        return DrawnInputs([self.images.crop_inputs(views[:, number]) for number in range(views.shape[1])])
 
     def _batches(self, phase: Phase) -> BagBatches:
         """The batches of this epoch, of which each rank gets its share."""

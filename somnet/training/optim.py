@@ -39,7 +39,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None
 
 
 def gradient_norm(optimizer: torch.optim.Optimizer) -> float:
-    """Of all gradients together: no number if any of them holds one that is none."""
+    """Norm of all gradients together; NaN or infinite if any of them is."""
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     return float(get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None]))
 

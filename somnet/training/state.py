@@ -36,7 +36,7 @@ class Position:
 
     @property
     def inside_phase(self) -> bool:
-        """Whether the phase has begun."""
+        """Whether the phase has started."""
         return bool(self.epoch or self.step)
 
     def total_seconds(self) -> float:
@@ -67,7 +67,7 @@ class TrainingState:
         write_text(out / METRICS, "".join(json.dumps(row) + "\n" for row in self.at.history))
 
     def load(self, out: Path, phases: int) -> dict[str, Tensor]:
-        """Go on where the checkpoint was made; its tensors, to restore from once more."""
+        """Continue where the checkpoint was made; its tensors, to restore from once more."""
         tensors, state = load_checkpoint(out / LAST)
         try:
             self.at = _POSITION.validate_python(state["position"])
@@ -78,7 +78,7 @@ class TrainingState:
                 raise ValueError(f"phase {self.at.phase} of {phases}")
         except (LookupError, TypeError, ValueError) as error:
             reason = mistakes(error) if isinstance(error, ValidationError) else error
-            raise RunError(f"{out / LAST} does not fit this run ({reason}): train again with --overwrite") from None
+            raise RunError(f"{out / LAST} does not match this run ({reason}): train again with --overwrite") from None
         return tensors
 
     def restore(self, tensors: dict[str, Tensor]) -> None:

@@ -67,8 +67,8 @@ class Stepper:
         if self.ranks.world == 1:
             return values, 1.0
         sums = self.method.summed
-        parts = [value * (1 if name in sums else count) if count else 0.0 for name, value in values.items()]
-        counted, *totals = self.ranks.total([count, *parts])
+        weighted = [value * (1 if name in sums else count) if count else 0.0 for name, value in values.items()]
+        counted, *totals = self.ranks.total([count, *weighted])
         both = zip(values, totals, strict=True)
         return {name: total if name in sums else total / counted for name, total in both}, count / counted
 

@@ -34,7 +34,7 @@ from somnet.system.compute import Compute, choose_device
 from somnet.system.files import write_json
 from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, refuse_inside
 from somnet.system.progress import duration, logging_to
-from somnet.system.ranks import Ranks, begun, device_of_rank, joined_ranks
+from somnet.system.ranks import Ranks, device_of_rank, joined_ranks, started_note
 from somnet.system.signals import stopping_signals
 from somnet.training.loop import Trainer, TrainingImages
 
@@ -55,7 +55,7 @@ def train(
     config = config or Config()
     with _at_work(config, device, workers) as compute:
         if out is None and compute.ranks.world > 1:
-            raise RunError("several ranks need to know the folder of the run: add --out")
+            raise RunError("with several processes the run folder has to be given: add --out")
         out = next_run_folder() if out is None else Path(out)
         _train(Path(data), config, out, compute, resume=resume, overwrite=overwrite)
         if compute.ranks.first and not is_whole_report(out / REPORT):
@@ -66,7 +66,7 @@ def train(
 def train_without_report(
     data: Path, config: Config, out: Path, *, device: str = "auto", workers: int | None = None
 ) -> Run:
-    """The same for a benchmark, where nobody looks at the report of a run; one that was interrupted goes on."""
+    """The same for a benchmark, where nobody looks at the report of a run; one that was interrupted continues."""
     with _at_work(config, device, workers) as compute:
         _train(data, config, out, compute, resume=True, overwrite=False)
         return Run(out)
@@ -86,7 +86,7 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     """Train unless the run is finished. Nothing is written before data and model are known to be good."""
     ranks, laps = compute.ranks, Laps()
     refuse_inside(out, split_name(data)[1])
-    if ranks.noted(begun(out)):  # by this very command, before torchrun started it again
+    if ranks.noted(started_note(out)):  # by this very command, before torchrun started it again
         resume, overwrite = True, False
     check_free(out, config, resume=resume, overwrite=overwrite)
     finished = resume and all((out / name).is_file() for name in FINISHED)
@@ -100,10 +100,10 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     method = build_method(config, scanned.train.labels, len(scanned.classes)).to(compute.device)
     _check_ranks(method, config, ranks)
     if ranks.first:
-        begin(out, config, scanned, anew=overwrite)
+        begin(out, config, scanned, overwrite=overwrite)
         if overwrite and is_report(out / REPORT):
             remove_report(out / REPORT)
-        ranks.note(begun(out))
+        ranks.note(started_note(out))
     ranks.barrier()
     with logging_to(out / LOG) if ranks.first else contextlib.nullcontext():
         job = Job(scanned, method, config, out, compute, laps)
@@ -153,8 +153,8 @@ class Job:
     def images(self) -> TrainingImages:
         """The training images for the loop."""
         part = self.data.train
-        look_again = partial(self._make_inputs, part)
-        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, look_again)
+        crop_inputs = partial(self._make_inputs, part)
+        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, crop_inputs)
 
     def test(self) -> Evaluation | None:
         """How good the network is on the held-out images, if there are any."""
@@ -170,7 +170,7 @@ class Job:
 
 
 def fit(job: Job) -> Evaluation | None:
-    """Train to the end of the method's plan, or go on where it was interrupted; accuracy at the end."""
+    """Train to the end of the method's plan, or continue where it was interrupted; accuracy at the end."""
     method, config, compute = job.method, job.config, job.compute
     for line in describe(job.data, max(phase.images_per_bag for phase in method.plan())):
         log.info(line)
@@ -242,7 +242,7 @@ def _tell(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     typed = shlex.quote(str(out))
     log.info("next, see what was found:     somnet report %s --open", typed)
     log.info("      write a clean data set: somnet clean %s --out DIR", typed)
-    log.info("      carry the model away:   somnet export %s --format onnx", typed)
+    log.info("      export the model:       somnet export %s --format onnx", typed)
     log.info("      classify other images:  somnet predict %s IMAGES", typed)
 
 

@@ -6,13 +6,13 @@ from torch import Tensor
 from somnet.methods.base import Observation
 from somnet.runs.map_quality import occupancy_entropy, quantisation_errors, rank_correlation, topographic_errors
 
-UNSEEN = -1.0  # in place of the score of an image that was not due
+UNSEEN = -1.0  # in place of the score of an image that was not used
 
 
 class Watch:
-    """Sums over an epoch. They are part of a checkpoint, so that a resumed epoch logs the same figures.
+    """Sums over an epoch. They are part of a checkpoint, so that a resumed epoch logs the same numbers.
 
-    memory/...        of the bag features of the epoch, as they were when they were due
+    memory/...        of the bag features of the epoch, at the step in which they were used
     scores/stability  rank correlation of the images' scores with those that they had an epoch before
     """
 
@@ -61,7 +61,7 @@ class Watch:
         return {"wins": self.wins, "errors": errors, "before": self.before, "now": self.now}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on where a checkpoint was made; one of an older version has nothing to tell."""
+        """Continue where a checkpoint was made; one of an older version has nothing to tell."""
         if state:
             self.wins, self.before, self.now = (state[name].clone() for name in ("wins", "before", "now"))
             self.quantisation, self.topographic = state["errors"].tolist()

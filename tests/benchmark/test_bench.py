@@ -181,7 +181,7 @@ def test_equal_settings_are_run_once(finished: Finished) -> None:
     entries, _ = choose_entries(None, "parameters")
     benchmark = replace(finished.benchmark, entries=entries, config=finished.benchmark.config.with_settings({}))
     names = benchmark.stands_for()
-    assert names["somnet-ng2"] == "somnet"  # 2 images a bag is the default
+    assert names["somnet-ng2"] == "somnet"  # 2 images per bag is the default
     assert names["somnet-ng3"] == "somnet-ng3"
     assert names["somnet-L12x12"] == "somnet-L12x12"  # a memory of 3 x 3 is the default here
     of_the_paper = replace(benchmark, config=benchmark.config.with_settings({"somnet.memory.side": 12}))
@@ -366,10 +366,10 @@ def test_a_run_that_fails_does_not_stop_the_others(
     assert outcome.code == 1
     assert "**Failed:** plain" in outcome.out
     assert "plain, seed 0 failed: ValueError: =cmd" in outcome.err
-    failed, sound = rows_of(tmp_path / "out")
+    failed, finished = rows_of(tmp_path / "out")
     assert failed["error"].startswith("ValueError: =cmd|' /C calc'!A0 <b>bad</b>")
     assert (failed["top1"], failed["image_passes"]) == ("", "")
-    assert sound == rows_of(tmp_path / "out")[1]
+    assert finished == rows_of(tmp_path / "out")[1]
     assert lasting(tmp_path / "out")[1] == lasting(cached.out)[1]
     assert "<b>" not in (tmp_path / "out" / "table.md").read_text()
     outcome = cli(*words, "--resume")  # tried again
@@ -443,7 +443,7 @@ def test_other_settings_are_not_mixed_in(
     before = photos.fingerprint(cached.out)
     settings = change.pop("settings", {})
     other = replace(cached.benchmark, config=cached.benchmark.config.with_settings(settings), **change)
-    with pytest.raises(RunError, match=f"begun with another {named}"):
+    with pytest.raises(RunError, match=f"started with another {named}"):
         run_bench(other, cached.out, resume=True)
     assert photos.fingerprint(cached.out) == before
 

@@ -49,8 +49,8 @@ def test_methods_are_compared() -> None:
 
 def test_what_failed_is_said() -> None:
     assert "**Failed:** elr \\(seed 1\\)" in comparison_table(COMPARISON, (), {}, epochs=20)
-    sound = Comparison("photos", ("plain",), (0, 1), RESULTS[:2])
-    assert "Failed" not in comparison_table(sound, (), {}, epochs=20)
+    finished = Comparison("photos", ("plain",), (0, 1), RESULTS[:2])
+    assert "Failed" not in comparison_table(finished, (), {}, epochs=20)
 
 
 def test_table_3_has_the_papers_figures_beside() -> None:

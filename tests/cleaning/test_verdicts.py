@@ -1,4 +1,4 @@
-"""What stays and what goes, from scores made up by hand."""
+"""What stays and what is removed, from scores made up by hand."""
 
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,7 @@ def test_no_class_goes_as_a_whole(
         assert own.count("label") <= share * len(own)
 
 
-def heaps(wrong: int, right: int) -> tuple[np.ndarray, np.ndarray]:
+def two_groups(wrong: int, right: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     odds = np.concatenate([rng.normal(-1, 1, wrong), rng.normal(4, 1, right)])
     score = 1 / (1 + np.exp(-odds))
@@ -142,8 +142,8 @@ def heaps(wrong: int, right: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("wrong", [150, 250, 400])
-def test_the_threshold_lies_between_the_heaps(wrong: int) -> None:
-    score, disagrees = heaps(wrong, 1000 - wrong)
+def test_the_threshold_lies_between_the_groups(wrong: int) -> None:
+    score, disagrees = two_groups(wrong, 1000 - wrong)
     threshold = choose_threshold(score, disagrees)
     assert threshold is not None
     assert (score[:wrong] < threshold).mean() > 0.9
@@ -151,21 +151,21 @@ def test_the_threshold_lies_between_the_heaps(wrong: int) -> None:
 
 
 def test_data_that_look_clean_are_left_alone() -> None:
-    score, _ = heaps(0, 1000)
+    score, _ = two_groups(0, 1000)
     assert choose_threshold(score, np.arange(1000) < 30) is None
     clean = scores(*[{"label_score": 0.3}] * 30, BAD)
     assert judge(clean, "drop").reasons == [None] * 30 + ["label"]
 
 
 def test_few_disagreements_limit_what_goes() -> None:
-    score, _ = heaps(400, 600)
+    score, _ = two_groups(400, 600)
     threshold = choose_threshold(score, np.arange(1000) < 90)
     assert threshold is not None
     assert (score < threshold).sum() <= 270
 
 
 @pytest.mark.parametrize("spread", [0.5, 1.0, 3.0])
-def test_one_broad_heap_is_not_cut(spread: float) -> None:
+def test_one_broad_group_is_not_cut(spread: float) -> None:
     odds = np.random.default_rng(0).normal(0, spread, 1000)
     assert choose_threshold(1 / (1 + np.exp(-odds)), np.arange(1000) < 300) is None
 
@@ -188,7 +188,7 @@ def test_decisions_are_read_as_the_report_writes_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["x.jpg,burn,", "x.jpg,relabel,", ",drop,"])
 def test_odd_decisions_are_refused(tmp_path: Path, line: str) -> None:
-    with pytest.raises(ConfigError, match="line 2 is no decision"):
+    with pytest.raises(ConfigError, match="line 2 is not a decision"):
         read_decisions(write(tmp_path / "d.csv", f"file_name,decision,label\n{line}\n"))
 
 

@@ -1,4 +1,4 @@
-"""Bad and odd input: a clear message, and the run goes on where it can."""
+"""Bad and odd input: a clear message, and the run continues where it can."""
 
 import csv
 import os
@@ -216,10 +216,10 @@ def nothing(_: "Photos", __: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (empty, "holds no images: give a folder with"),
+        (empty, "contains no images: give a folder with"),
         (one_class, "only the class 'only'.*at least 2 classes"),
         (second_class_is_text, "only the class 'only'.*a.jpg: not an image"),
-        (no_subfolders, "holds no images: give a folder with"),
+        (no_subfolders, "contains no images: give a folder with"),
         (nothing, "does not exist"),
     ],
 )

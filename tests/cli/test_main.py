@@ -136,7 +136,7 @@ def test_without_a_terminal_the_output_is_plain_lines(finished: Finished) -> Non
     text = finished.process.stdout + finished.process.stderr
     assert "\x1b" not in text
     assert "\r" not in text
-    assert "train: 18 images, 6 to 6 a class" in text
+    assert "train: 18 images, 6 to 6 per class" in text
     assert "training: " in text
     assert "Traceback" not in text
 
@@ -205,7 +205,7 @@ def test_a_config_of_another_program_makes_no_run(
     assert photos.fingerprint(tmp_path) == before
 
 
-def test_overwrite_starts_anew_and_keeps_what_is_not_the_runs(
+def test_overwrite_starts_over_and_keeps_what_is_not_the_runs(
     data: Path, tiny: "Tiny", cli: "Cli", tmp_path: Path
 ) -> None:
     def command(seed: int, *more: str) -> list[object]:
@@ -311,7 +311,7 @@ def test_a_wrong_method_takes_no_folder(data: Path, cli: "Cli", tmp_path: Path) 
 
 def test_what_is_no_run_cannot_be_used(tmp_path: Path, data: Path, cli: "Cli") -> None:
     for words in (["eval", tmp_path, data], ["predict", tmp_path, data]):
-        assert "is no run" in one_line_error(cli(*words))
+        assert "is not a run" in one_line_error(cli(*words))
 
 
 def test_the_users_data_is_unchanged(finished: Finished, photos: "Photos") -> None:

@@ -223,7 +223,7 @@ def test_d_and_r_approach_the_exact_ratios() -> None:
 
 
 def topographic_error(radius: int) -> float:
-    """Share of inputs whose best and second best keys are no neighbours on the grid, after training."""
+    """Share of inputs whose best and second best keys are not neighbours on the grid, after training."""
     side = 6
     torch.manual_seed(0)
     memory = SelfOrganizingMemory(side, 3, 2, radius)

@@ -61,7 +61,7 @@ def test_what_was_found_is_said(photos: "Photos", tiny: "Tiny", tmp_path: Path) 
         (web / "train" / "b" / f"bad{number}.jpg").write_text("no picture")
     said = "\n".join(describe(open_dataset(web, tiny.config(), Compute(workers=1)), images_per_bag=2))
     assert "3 classes" in said
-    assert "train: 3 images, 1 to 2 a class" in said
+    assert "train: 3 images, 1 to 2 per class" in said
     assert "test: 3 images" in said
     assert "no training image of new" in said
     assert "fewer images than the 2 of a bag: 'a' (1)" in said
@@ -87,7 +87,7 @@ def test_images_of_an_unknown_split_are_counted_and_named(
     rows = [f"{number}.png,{'ab'[number % 2]},{split}" for number, split in enumerate(splits)]
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,label,split", *rows]))
     assert len(open_dataset(tmp_path, tiny.config(), Compute(workers=1)).train) == 4
-    assert "left out: 2 images of a split that is none of train, val, test: dev, fold 2" in caplog.text
+    assert "left out: 2 images whose split is not one of train, val, test: dev, fold 2" in caplog.text
 
 
 def test_maps_are_computed_once_and_are_those_of_the_trunk(

@@ -117,13 +117,13 @@ def test_names_that_are_no_utf_8_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no images"):
+    with pytest.raises(DataError, match="contains no images"):
         open_source(tmp_path)
 
 
 def test_empty_class_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
-    with pytest.raises(DataError, match="holds no images"):
+    with pytest.raises(DataError, match="contains no images"):
         open_source(tmp_path)
 
 

@@ -148,7 +148,7 @@ def test_an_unknown_class_is_named(tmp_path: Path) -> None:
     root = build_web(tmp_path)
     with (root / "meta/imagelist.tsv").open("a") as file:
         file.write("waffles/1.jpg\n")
-    with pytest.raises(DataError, match="the class 'waffles', which is not among the 3"):
+    with pytest.raises(DataError, match="the class 'waffles', which is not one of the 3 classes: fix that line"):
         open_source(root)
 
 

@@ -96,7 +96,7 @@ def test_a_broken_kit_is_refused(tmp_path: Path, content: bytes) -> None:
     put(tmp_path / "val", *NAMES)
     write_devkit(tmp_path)
     (tmp_path / "ILSVRC2012_devkit_t12/data/meta.mat").write_bytes(content)
-    with pytest.raises(DataError, match=r"meta\.mat .*unpack the development kit anew"):
+    with pytest.raises(DataError, match=r"meta\.mat .*unpack the development kit again"):
         open_source(tmp_path)
 
 
@@ -111,5 +111,5 @@ def test_an_id_of_an_inner_node_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_class_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "val/n00001740", "a.JPEG")
-    with pytest.raises(DataError, match="n00001740 is no class of ILSVRC-2012"):
+    with pytest.raises(DataError, match="n00001740 is not a class of ILSVRC-2012"):
         open_source(Path(f"ilsvrc:{tmp_path}"))

@@ -145,9 +145,9 @@ def test_an_empty_name_is_a_problem(tmp_path: Path) -> None:
     assert "no file_name" in (problem(index) or "")
 
 
-def test_a_zero_byte_in_a_name_is_a_problem(tmp_path: Path) -> None:
+def test_a_null_byte_in_a_name_is_a_problem(tmp_path: Path) -> None:
     index = open_source(write_jsonl(tmp_path, {"file_name": "a\0.jpg", "label": "cat"}))
-    assert "zero byte" in (problem(index) or "")
+    assert "null byte" in (problem(index) or "")
 
 
 def test_a_name_of_the_wrong_kind_is_a_problem(tmp_path: Path) -> None:

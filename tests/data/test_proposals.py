@@ -58,14 +58,14 @@ def same(first: Scan, second: Scan) -> bool:
 
 def forbid_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("boxes are computed anew")
+        raise AssertionError("boxes are computed again")
 
     monkeypatch.setattr(proposals, "read_picture", refuse)
 
 
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a file is read anew")
+        raise AssertionError("a file is read again")
 
     monkeypatch.setattr(hashlib, "file_digest", refuse)
 
@@ -220,7 +220,7 @@ def test_a_renamed_copy_is_known_by_its_content(folder: Path, monkeypatch: pytes
     assert same(first, scan(index_of(other, "renamed.png"), CONFIG, workers=1))
 
 
-def test_a_changed_file_is_scanned_anew(folder: Path) -> None:
+def test_a_changed_file_is_scanned_again(folder: Path) -> None:
     index = index_of(folder, "a.png")
     first = scan(index, CONFIG, workers=1)
     draw(folder / "a.png", (1, 1, 20, 20), size=(120, 90))
@@ -238,7 +238,7 @@ def test_other_parameters_have_other_boxes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.95])
-def test_a_damaged_part_is_computed_anew(folder: Path, caplog: pytest.LogCaptureFixture, share: float) -> None:
+def test_a_damaged_part_is_computed_again(folder: Path, caplog: pytest.LogCaptureFixture, share: float) -> None:
     index = index_of(folder, "a.png", "b.png")
     first = scan(index, CONFIG, workers=1)
     (part,) = parts()
@@ -249,10 +249,10 @@ def test_a_damaged_part_is_computed_anew(folder: Path, caplog: pytest.LogCapture
     assert "damaged" in caplog.text
     caplog.clear()
     scan(index, CONFIG, workers=1)
-    assert "damaged" not in caplog.text  # it was mended
+    assert "damaged" not in caplog.text  # it was repaired
 
 
-def test_a_damaged_table_of_files_is_made_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_table_of_files_is_made_again(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = index_of(folder, "a.png")
     first = scan(index, CONFIG, workers=1)
     (table,) = (cache_folder() / "files").glob("*.parquet")

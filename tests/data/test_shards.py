@@ -239,7 +239,7 @@ def test_a_lie_about_a_size_is_found_out(tmp_path: Path, size: int) -> None:
     info.size = size
     header = info.tobuf(tarfile.GNU_FORMAT)
     (tmp_path / "a.tar").write_bytes(header + b"x" * 512 + b"\0" * 1024)
-    with pytest.raises(DataError, match=r"a\.tar is no sound tar archive .*: fetch it again"):
+    with pytest.raises(DataError, match=r"a\.tar is not a valid tar archive .*: fetch it again"):
         open_source(tmp_path)
 
 
@@ -258,7 +258,7 @@ def test_a_name_of_gigabytes_is_not_read(tmp_path: Path, kind: bytes) -> None:
 def test_a_cut_archive_is_refused(tmp_path: Path, keep: int) -> None:
     file = write_tar(tmp_path / "a.tar", {"a.jpg": b"x" * 600, "a.cls": 0, "b.jpg": b"x" * 600, "b.cls": 0})
     file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(DataError, match=r"a\.tar is no sound tar archive"):
+    with pytest.raises(DataError, match=r"a\.tar is not a valid tar archive"):
         open_source(tmp_path)
 
 
@@ -273,7 +273,7 @@ def test_damage_in_the_middle_is_not_taken_for_the_end(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4095), st.integers(0, 255)), min_size=1, max_size=8), st.booleans())
 def test_mutated_archives_are_listed_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]], mend: bool
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]], fix_checksum: bool
 ) -> None:
     file = write_tar(
         tmp_path_factory.getbasetemp() / "mutated.tar",
@@ -282,7 +282,7 @@ def test_mutated_archives_are_listed_or_refused(
     content = bytearray(file.read_bytes())
     for place, value in changes:
         content[place] = value
-    if mend:  # the first header's checksum, so that the reader believes it
+    if fix_checksum:  # the first header's checksum, so that the reader accepts it
         content[148:156] = b" " * 8
         content[148:156] = b"%06o\0 " % sum(content[:512])
     file.write_bytes(content)

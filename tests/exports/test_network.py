@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def runs(trained: Path, data: Path, tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """A run of each lane, with different backbones."""
+    """A run with frozen trunk and one without, with different backbones."""
     base = tmp_path_factory.mktemp("runs")
     config = tiny.config("plain", **{"model.freeze": "none", "model.name": "test_efficientnet", "train.epochs": 1})
     with pytest.MonkeyPatch.context() as patch:
@@ -44,11 +44,11 @@ def runs(trained: Path, data: Path, tiny: "Tiny", tmp_path_factory: pytest.TempP
 def exported(runs: dict[str, Run], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
     known: dict[tuple[str, str], Path] = {}
 
-    def folder(lane: str, format: str) -> Path:
-        if (lane, format) not in known:
+    def folder(freeze: str, format: str) -> Path:
+        if (freeze, format) not in known:
             out = tmp_path_factory.mktemp("exported") / format
-            known[lane, format] = somnet.export(runs[lane], format, out)
-        return known[lane, format]
+            known[freeze, format] = somnet.export(runs[freeze], format, out)
+        return known[freeze, format]
 
     return folder
 
@@ -81,16 +81,16 @@ def load_in_timm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, An
     return model, data.create_transform(**data.resolve_model_data_config(model))
 
 
-@pytest.mark.parametrize("lane", ["trunk", "none"])
+@pytest.mark.parametrize("freeze", ["trunk", "none"])
 def test_timm_loads_the_same_network(
-    lane: str,
+    freeze: str,
     runs: dict[str, Run],
     exported: Callable[[str, str], Path],
     photo_files: list[Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = runs[lane]
-    model, transform = load_in_timm(exported(lane, "timm"), monkeypatch)
+    run = runs[freeze]
+    model, transform = load_in_timm(exported(freeze, "timm"), monkeypatch)
     seen = torch.stack([transform(Image.open(file).convert("RGB")) for file in photo_files])
     pixels = pixels_of(run, photo_files)
     torch.testing.assert_close(seen, run.model.normalise(pixels), rtol=0, atol=1e-6)
@@ -131,15 +131,15 @@ def test_the_config_has_the_form_that_timm_writes(runs: dict[str, Run], exported
     }
 
 
-@pytest.mark.parametrize("lane", ["trunk", "none"])
+@pytest.mark.parametrize("freeze", ["trunk", "none"])
 def test_onnxruntime_agrees_at_any_batch_size(
-    lane: str, runs: dict[str, Run], exported: Callable[[str, str], Path], photo_files: list[Path]
+    freeze: str, runs: dict[str, Run], exported: Callable[[str, str], Path], photo_files: list[Path]
 ) -> None:
-    session = onnxruntime.InferenceSession(exported(lane, "onnx") / "model.onnx")
-    pixels = pixels_of(runs[lane], photo_files)
+    session = onnxruntime.InferenceSession(exported(freeze, "onnx") / "model.onnx")
+    pixels = pixels_of(runs[freeze], photo_files)
     for size in (1, 2, 5):
         [found] = session.run(None, {"pixels": pixels[:size].numpy()})
-        np.testing.assert_allclose(found, logits_of(runs[lane], pixels[:size]), atol=1e-4)
+        np.testing.assert_allclose(found, logits_of(runs[freeze], pixels[:size]), atol=1e-4)
 
 
 def test_the_graph_explains_itself(runs: dict[str, Run], exported: Callable[[str, str], Path]) -> None:
@@ -203,7 +203,7 @@ def test_a_failed_export_leaves_the_old_one(trained: Path, tmp_path: Path, photo
     assert out == run / "export" / "timm"
     before = photos.fingerprint(out)
     (run / LAST).write_bytes(b"damaged")
-    with pytest.raises(RunError, match="no checkpoint"):
+    with pytest.raises(RunError, match="not a somnet checkpoint"):
         somnet.export(run, "timm", overwrite=True)
     assert photos.fingerprint(out) == before
     assert [file.name for file in out.parent.iterdir()] == ["timm"]

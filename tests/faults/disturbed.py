@@ -1,7 +1,7 @@
 """`somnet` in real processes that meet a fault at a chosen moment.
 
 A moment is a number of events within a stage: calls and returns of Python's functions and of C's, as the profiler
-counts them. An undisturbed run tells how many each stage has, so a random one of them can be drawn, and met again.
+counts them. An undisturbed run tells how many each stage has, so a random one of them can be drawn, and reproduced.
 The processes are forked from one that has loaded torch, so that a test can afford many.
 """
 
@@ -27,7 +27,7 @@ import somnet
 PACKAGE = str(Path(somnet.__file__).parent)
 STAGES = {  # function: the stage that it is
     "scan": "proposals",
-    "_begin": "begin",
+    "begin": "begin",
     "make_inputs": "features",
     "inspect_images": "scoring",
     "write_tables": "scoring",
@@ -94,7 +94,7 @@ class FullDisk:
                     if error.errno != errno.ENOSPC:
                         raise
 
-    def mend(self) -> None:
+    def undo(self) -> None:
         (self.place / BALLAST).unlink()
 
 
@@ -110,7 +110,7 @@ class ReadOnly:
             folder.chmod(0o555)
         obey_permissions()
 
-    def mend(self) -> None:
+    def undo(self) -> None:
         for folder in self._folders():
             folder.chmod(0o755)
 
@@ -136,8 +136,8 @@ def obey_permissions() -> None:
 class Watcher:
     """A profiler that knows the stage, counts its events, and lets the fault strike at its moment."""
 
-    def __init__(self, moment: Moment | None, fault: Fault | None, struck: Path) -> None:
-        self.moment, self.fault, self.struck = moment, fault, struck
+    def __init__(self, moment: Moment | None, fault: Fault | None, happened: Path) -> None:
+        self.moment, self.fault, self.happened = moment, fault, happened
         self.counts: Counter[str] = Counter()
         self.stack: list[tuple[FrameType, str]] = []
         self.process = os.getpid()
@@ -159,7 +159,7 @@ class Watcher:
         if self.moment is not None and (stage, self.counts[stage]) == (self.moment.stage, self.moment.event):
             assert self.fault is not None
             self.moment = None
-            self.struck.write_text(str(time.time()))
+            self.happened.write_text(str(time.time()))
             self.fault.strike()
 
     def _stage(self, frame: FrameType) -> str | None:
@@ -183,7 +183,7 @@ class Ended:
     text: str  # what it said
     counts: Mapping[str, int]  # events of each stage; none after a kill
     megabytes: float  # most memory of the process itself
-    seconds_left: float | None  # from the fault to the end; None: no fault struck
+    seconds_left: float | None  # from the fault to the end; None: no fault happened
 
 
 def somnet_process(
@@ -210,7 +210,7 @@ def somnet_process(
     figures: dict[str, Any] = {"counts": {}, "megabytes": 0.0}
     if (notes / "figures").is_file():
         figures = json.loads((notes / "figures").read_text())
-    left = ended - float((notes / "struck").read_text()) if (notes / "struck").is_file() else None
+    left = ended - float((notes / "happened").read_text()) if (notes / "happened").is_file() else None
     return Ended(process.exitcode, (notes / "said").read_text(errors="replace"), **figures, seconds_left=left)
 
 
@@ -221,7 +221,7 @@ def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, faul
     os.dup2(said, 2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["somnet", *words]
-    watcher = Watcher(moment, fault, notes / "struck")
+    watcher = Watcher(moment, fault, notes / "happened")
     os.register_at_fork(after_in_child=lambda: sys.setprofile(None))  # workers have no stages
 
     from somnet.cli.main import main

@@ -36,7 +36,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def picture_file(rng: random.Random) -> bytes:
-    """A small sound picture, in any of the formats."""
+    """A small valid image, in any of the formats."""
     pixels = np.linspace(0, 255, 64 * 48 * 3).astype(np.uint8).reshape(48, 64, 3)  # (H, W, 3)
     left, top = rng.randrange(40), rng.randrange(24)
     pixels[top : top + 20, left : left + 20] = rng.randrange(256)

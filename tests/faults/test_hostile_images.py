@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tests.conftest import Photos
 
 MOST_MEGABYTES = 2000  # of the parent
-SOUND = 10
+VALID = 10
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.long)])
 def test_mutated_images(count: int, photos: "Photos", tmp_path: Path) -> None:
-    web = photos.fill(tmp_path / "web", names=("sound",), train=SOUND, test=1)
+    web = photos.fill(tmp_path / "web", names=("valid",), train=VALID, test=1)
     folder = web / "train" / "mutated"
     folder.mkdir()
     for number in range(count):
@@ -46,7 +46,7 @@ def test_mutated_images(count: int, photos: "Photos", tmp_path: Path) -> None:
     named = {line.strip().partition(": ")[0] for line in ended.text.splitlines() if line.startswith("  train/")}
     assert named == {os.path.relpath(file, web) for file in folder.iterdir() if not readable(file)}
     assert len(named) > count // 4
-    assert f"{SOUND + 1 + count + len(bombs()) - len(named)} images with" in ended.text
+    assert f"{VALID + 1 + count + len(bombs()) - len(named)} images with" in ended.text
     assert photos.fingerprint(web) == before
 
 

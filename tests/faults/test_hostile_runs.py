@@ -49,7 +49,7 @@ class Lab:
         return {str(path) for path in self.base.rglob("*") if not path.is_relative_to(self.run)}
 
     def call(self, verb: str, **files: bytes) -> "Outcome":
-        """A verb on a sound run, but for these files."""
+        """A verb on a valid run, but for these files."""
         shutil.rmtree(self.run, ignore_errors=True)
         shutil.copytree(self.trained, self.run, ignore=shutil.ignore_patterns("report"))
         for name, content in files.items():
@@ -104,8 +104,8 @@ def test_damaged_files(cases: range, lab: Lab) -> None:
         lab.must_be_told(verb, name, content, f"case {case}", may_pass=True)
 
 
-def hostile_tensors(sound: Path, folder: Path) -> dict[str, bytes]:
-    tensors, state = load_checkpoint(sound / LAST)
+def hostile_tensors(valid: Path, folder: Path) -> dict[str, bytes]:
+    tensors, state = load_checkpoint(valid / LAST)
     classifier = "method.network.classifier.weight"
     file = folder / "x.safetensors"
 
@@ -157,18 +157,18 @@ def test_hostile_checkpoints(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_hostile_data_files(lab: Lab) -> None:
-    sound = json.loads((lab.trained / "data.json").read_text())
+    valid = json.loads((lab.trained / "data.json").read_text())
     cases: list[Any] = [
-        sound | {"images": 10**15},
-        sound | {"images": -1},
-        sound | {"images": "many"},
-        sound | {"classes": "=ab"},
-        sound | {"classes": [1, 2, 3]},
-        sound | {"classes": sound["classes"][:2]},
-        sound | {"path": 7},
-        {name: value for name, value in sound.items() if name != "images"},
-        {name: value for name, value in sound.items() if name != "path"},
-        [sound],
+        valid | {"images": 10**15},
+        valid | {"images": -1},
+        valid | {"images": "many"},
+        valid | {"classes": "=ab"},
+        valid | {"classes": [1, 2, 3]},
+        valid | {"classes": valid["classes"][:2]},
+        valid | {"path": 7},
+        {name: value for name, value in valid.items() if name != "images"},
+        {name: value for name, value in valid.items() if name != "path"},
+        [valid],
         None,
     ]
     for verb in ("predict", "report"):
@@ -188,21 +188,21 @@ def as_parquet(table: pa.Table, file: Path) -> bytes:
 
 def test_hostile_tables(lab: Lab, tmp_path: Path) -> None:
     for name in ("issues", "regions"):
-        sound = pq.read_table(lab.trained / f"{name}.parquet")
-        rows = sound.num_rows
+        valid = pq.read_table(lab.trained / f"{name}.parquet")
+        rows = valid.num_rows
         texts = pa.array(["<script>"] * rows)
-        for place, column in enumerate(sound.column_names):
-            fewer = as_parquet(sound.remove_column(place), tmp_path / "x")
+        for place, column in enumerate(valid.column_names):
+            fewer = as_parquet(valid.remove_column(place), tmp_path / "x")
             lab.must_be_told("report", f"{name}.parquet", fewer, f"no {column}", may_pass=True)  # not all are shown
-            if sound.schema.field(column).type != pa.string():
-                other = as_parquet(sound.set_column(place, column, texts), tmp_path / "x")
+            if valid.schema.field(column).type != pa.string():
+                other = as_parquet(valid.set_column(place, column, texts), tmp_path / "x")
                 lab.must_be_told("report", f"{name}.parquet", other, f"text as {column}", may_pass=True)
-        lab.must_be_told("report", f"{name}.parquet", as_parquet(sound.slice(0, 3), tmp_path / "x"), "too few rows")
+        lab.must_be_told("report", f"{name}.parquet", as_parquet(valid.slice(0, 3), tmp_path / "x"), "too few rows")
         if name == "regions":
             for slot in (-1, 9, 2**31 - 1):
-                place = sound.schema.get_field_index("winner_slot")
+                place = valid.schema.get_field_index("winner_slot")
                 slots = pa.array([slot] * rows, pa.int32())
-                content = as_parquet(sound.set_column(place, "winner_slot", slots), tmp_path / "x")
+                content = as_parquet(valid.set_column(place, "winner_slot", slots), tmp_path / "x")
                 lab.must_be_told("report", "regions.parquet", content, f"slot {slot}")
 
 
@@ -247,8 +247,8 @@ def test_hostile_configs(text: str, tmp_path: Path, data: Path, cli: "Cli") -> N
 
 @pytest.mark.parametrize("cases", [range(200), pytest.param(range(200, 5000), marks=pytest.mark.long)], ids=str)
 def test_damaged_configs(cases: range, trained: Path, tmp_path: Path) -> None:
-    sound = (trained / "config.toml").read_bytes()
+    valid = (trained / "config.toml").read_bytes()
     for case in cases:
-        (tmp_path / "c.toml").write_bytes(mutated(sound, random.Random(case)))
+        (tmp_path / "c.toml").write_bytes(mutated(valid, random.Random(case)))
         with contextlib.suppress(ConfigError):
             load_config(tmp_path / "c.toml")

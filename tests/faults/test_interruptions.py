@@ -35,7 +35,7 @@ def go_through(training: Training, undisturbed: Undisturbed, chain: int, faults:
         if (training.out / LAST).exists():
             load_checkpoint(training.out / LAST)
         if isinstance(fault, FullDisk | ReadOnly):
-            fault.mend()
+            fault.undo()
         tried += 1
     ended = training.go_on()
     assert ended.code == 0, ended.text

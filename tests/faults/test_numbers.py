@@ -1,4 +1,4 @@
-"""Losses, gradients and activations that are no numbers, and data from which little can be learnt."""
+"""Losses, gradients and activations that are NaN or infinite, and data from which little can be learnt."""
 
 import math
 import re
@@ -107,7 +107,7 @@ def test_what_is_no_number_is_skipped_and_reported(
     made = toy("somnet", **{"train.batch_size": 4, "model.freeze": freeze})
     SPOILT[what](made, monkeypatch, TWO_OF_THREE)
     made.trainer(tmp_path).run()
-    assert "is no number" in caplog.text
+    assert "is NaN or infinite" in caplog.text
     must_be_sound(made.method.state_dict())
     memory = made.method.memory
     assert isinstance(memory, SelfOrganizingMemory)
@@ -121,7 +121,7 @@ def test_a_step_that_is_skipped_leaves_no_trace(
     made = toy("plain", **{"train.batch_size": 4, "model.freeze": "none"})
     before = {name: value.clone() for name, value in made.method.state_dict().items()}
     SPOILT[what](made, monkeypatch, (True,))
-    with pytest.raises(SomnetError, match=r"no number 3 times in a row.*lower train\.lr"):
+    with pytest.raises(SomnetError, match=r"NaN or infinite 3 times in a row.*lower train\.lr"):
         made.trainer(tmp_path).run()
     assert [name for name, value in made.method.state_dict().items() if not torch.equal(value, before[name])] == []
 

@@ -1,4 +1,4 @@
-"""The number of processes that load the data changes no byte of the result, in either lane."""
+"""The number of processes that load the data changes no byte of the result, with frozen trunk and without."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

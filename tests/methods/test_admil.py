@@ -80,8 +80,8 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
     assert seen.best.tolist() == [1]
     assert float(seen.background_score) == pytest.approx(1 / STRONG)
     x = share * ROIS[0, 0] + (1 - share) * ROIS[0, 1]
-    belief = torch.tensor([float(x[0]), float(x[1]), 0.0]).softmax(dim=0)
-    assert float(seen.label_score) == pytest.approx(float(belief[0]))
+    expected = torch.tensor([float(x[0]), float(x[1]), 0.0]).softmax(dim=0)
+    assert float(seen.label_score) == pytest.approx(float(expected[0]))
 
 
 def test_a_bag_of_one_is_the_network_alone(toy: "MakeToy") -> None:

@@ -28,7 +28,7 @@ def test_the_target_moves_towards_the_prediction() -> None:
     assert moved.tolist()[0] == pytest.approx([0.7 * 0.2 + 0.3 * 0.75, 0.7 * 0.4 + 0.3 * 0.25], rel=1e-5)
 
 
-def test_lowering_the_term_raises_what_was_believed() -> None:
+def test_lowering_the_term_raises_what_was_predicted_early() -> None:
     logits = torch.zeros(1, 2, requires_grad=True)
     gradient = torch.autograd.grad(early_learning_term(logits, torch.tensor([[0.8, 0.1]])), logits)[0]
     assert gradient[0, 0] < 0 < gradient[0, 1]

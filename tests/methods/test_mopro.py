@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from somnet.methods.mopro import DROPPED, MoPro, believed, corrected, instance_loss, moved_prototypes, supervised
+from somnet.methods.mopro import (
+    DROPPED,
+    MoPro,
+    corrected,
+    instance_loss,
+    mixed_confidence,
+    moved_prototypes,
+    supervised,
+)
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -21,13 +29,13 @@ def mopro(made: "Toy") -> MoPro:
 
 
 def test_labels_are_replaced_kept_or_dropped() -> None:
-    belief = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.3, 0.2], [0.05, 0.9, 0.05]])
-    assert corrected(torch.tensor([1, 1, 1, 1]), belief, threshold=0.8).tolist() == [0, 1, DROPPED, 1]
+    confidence = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.3, 0.2], [0.05, 0.9, 0.05]])
+    assert corrected(torch.tensor([1, 1, 1, 1]), confidence, threshold=0.8).tolist() == [0, 1, DROPPED, 1]
 
 
 def test_belief_is_half_classifier_half_prototypes() -> None:
     logits, near = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, math.log(3)]])
-    assert believed(logits, near)[0].tolist() == pytest.approx([0.375, 0.625])
+    assert mixed_confidence(logits, near)[0].tolist() == pytest.approx([0.375, 0.625])
 
 
 def test_dropped_images_do_not_count() -> None:
@@ -67,7 +75,7 @@ def test_the_second_phase_corrects_labels(toy: "MakeToy", monkeypatch: pytest.Mo
     made = toy("mopro")
     method, batch = mopro(made), made.batches(1)[0]
     certain = torch.eye(3)[2].expand(10, 3)  # all are of class 2
-    monkeypatch.setattr("somnet.methods.mopro.believed", lambda logits, near: certain)
+    monkeypatch.setattr("somnet.methods.mopro.mixed_confidence", lambda logits, near: certain)
     used = {}
     for phase in method.plan():
         used[phase.name] = method.step(batch, phase).pending["label"].tolist()

@@ -94,10 +94,10 @@ def test_a_signal_between_phases_is_obeyed_at_once(
     for stop in {1, len(passes)} & set(range(1, len(passes) + 1)):
         out = tmp_path / str(stop)
         trainer = toy(name, **SHORT).trainer(out)
-        begun = count_passes(monkeypatch, trainer, stop)
+        passes_until_stop = count_passes(monkeypatch, trainer, stop)
         with pytest.raises(TrainingStopped):
             trainer.run()
-        assert (len(begun), begun[-1]) == (stop, 1)
+        assert (len(passes_until_stop), passes_until_stop[-1]) == (stop, 1)
         toy(name, **SHORT).trainer(out).run(resume=True)
         must_be_equal(final_state(out), final_state(tmp_path / "whole"))
 
@@ -111,7 +111,7 @@ def test_a_signal_within_an_evaluation_is_obeyed_at_once(number: int, toy: "Make
             done.append(len(done))
             if done[-1] == stop:
                 signal.raise_signal(signal.SIGTERM)
-                raise AssertionError("the evaluation went on")
+                raise AssertionError("the evaluation continued")
             return 0.5
 
         toy("plain", **SHORT).trainer(out, evaluate).run(resume=True)

@@ -1,8 +1,8 @@
-"""Does each method do its job? Small tasks on which plain training suffers from noise, and each rival less so.
+"""Does each method do its job? Small tasks on which plain training suffers from noise, and each other method less so.
 
 Images are feature maps made of class prototypes and noise, so a run takes a second or two. Flips: 40 % of the labels
-are wrong, and plain training learns them by heart. Clutter: the thing fills a quarter of the map, a proposal frames
-it, loud foreign things fill the rest; the images of the test show the thing alone.
+are wrong, and plain training memorises them. Clutter: the object fills a quarter of the map, a proposal frames
+it, loud foreign objects fill the rest; the images of the test show the object alone.
 """
 
 from dataclasses import dataclass
@@ -100,12 +100,12 @@ def cluttered_task() -> Task:
     prototypes = 0.2 * rng.normal(size=(CLASSES, WIDTH))
     foreign = 1.0 * rng.normal(size=(kinds, WIDTH))
     true, test = np.arange(count) % CLASSES, np.arange(TEST) % CLASSES
-    things, clutter = looks(true, prototypes, rng), looks(rng.integers(0, kinds, count), foreign, rng)
-    column, row = torch.from_numpy(rng.integers(0, 2, (2, count, 1)))  # (n, 1) which quarter shows the thing
+    objects, clutter = looks(true, prototypes, rng), looks(rng.integers(0, kinds, count), foreign, rng)
+    column, row = torch.from_numpy(rng.integers(0, 2, (2, count, 1)))  # (n, 1) which quarter shows the object
     half = torch.arange(SIDE) * 2 // SIDE  # (SIDE,) 0 for the first half, 1 for the second
     inside = (half == row)[:, None, :, None] & (half == column)[:, None, None, :]  # (n, 1, H, W)
     quarters = [(x, y, x + 0.5, y + 0.5) for x in (0.0, 0.5) for y in (0.0, 0.5)]
-    maps, test_maps = torch.where(inside, things, clutter), looks(test, prototypes, rng)
+    maps, test_maps = torch.where(inside, objects, clutter), looks(test, prototypes, rng)
     return Task(maps, true, proposals(quarters, count), test_maps, torch.from_numpy(test))
 
 

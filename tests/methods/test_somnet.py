@@ -104,22 +104,22 @@ def test_all_rois_share_the_weight_by_their_scores(toy: "MakeToy", monkeypatch: 
 
 
 def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory keeps two of three ROIs, and of these the classifier takes the one where it believes the label."""
+    """The memory keeps two of three ROIs, and of these the classifier takes the one most like the label."""
     method = with_memory(toy, **{"somnet.weighting.keep_last": 0.6})
     feed(method, axes(1, 0, 3), monkeypatch)
     with torch.no_grad():
         method.memory.d[3], method.memory.r[:, 3] = torch.tensor([1e-6, 0.5, 0.5]), 1e-6
         weight = torch.zeros_like(method.network.classifier.weight)  # (C, F)
-        weight[0, 0], weight[0, 3] = 1.0, 5.0  # it believes class 0 on axis 0, and even more on axis 3
+        weight[0, 0], weight[0, 3] = 1.0, 5.0  # it sees class 0 on axis 0, and even more on axis 3
         method.network.classifier.weight.copy_(weight)
         seen = method.inspect(one_bag(0, [WHOLE, HALF, QUARTER]))
     # .08 for the image and .48 for the first region are kept, the second region has next to nothing
     assert seen.weights[0].tolist() == pytest.approx([1 / 7, 6 / 7, 0])
     assert float(seen.background_score) == pytest.approx(1 / 6)
     assert seen.best.tolist() == [1]
-    belief = math.exp(3) / (math.exp(3) + 2)
-    assert float(seen.label_score) == pytest.approx(belief)
-    assert float(seen.probabilities[0, 0]) == pytest.approx(1 / 7 / 3 + 6 / 7 * belief)
+    probability = math.exp(3) / (math.exp(3) + 2)
+    assert float(seen.label_score) == pytest.approx(probability)
+    assert float(seen.probabilities[0, 0]) == pytest.approx(1 / 7 / 3 + 6 / 7 * probability)
 
 
 def test_radius_0_moves_the_winner_alone(toy: "MakeToy") -> None:

@@ -1,4 +1,4 @@
-"""The second look, by hand; and that it sees what the search found."""
+"""The second stage of somnet+, by hand; and that it trains on what the search found."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ ALL = torch.ones(1, 4, dtype=torch.bool)
 
 
 @pytest.mark.parametrize(
-    ("believed", "share", "expected"),
+    ("of_label", "share", "expected"),
     [
         ([0.9, 0.8, 1.0, 0.1], 0.8, 0),  # the whole image is good enough
         ([0.3, 0.8, 1.0, 0.1], 0.8, 1),  # the larger of two good regions
@@ -32,8 +32,8 @@ ALL = torch.ones(1, 4, dtype=torch.bool)
         ([0.3, 0.7, 1.0, 0.9], 0.2, 0),
     ],
 )
-def test_the_largest_region_that_is_nearly_as_good(believed: list[float], share: float, expected: int) -> None:
-    assert largest_good_region(BOXES, torch.tensor([believed]), ALL, share).tolist() == [expected]
+def test_the_largest_region_that_is_nearly_as_good(of_label: list[float], share: float, expected: int) -> None:
+    assert largest_good_region(BOXES, torch.tensor([of_label]), ALL, share).tolist() == [expected]
 
 
 def test_regions_that_the_memory_drops_are_no_candidates() -> None:
@@ -55,14 +55,14 @@ def test_the_search_takes_its_share(toy: "MakeToy", epochs: int, search: int) ->
 
 
 @pytest.mark.parametrize("share", [0.97, 1.0])
-def test_there_is_always_a_second_look(toy: "MakeToy", share: float) -> None:
+def test_there_is_always_a_second_stage(toy: "MakeToy", share: float) -> None:
     plan = plus(toy("somnet+", **{"train.epochs": 10, "somnet_plus.search_share": share})).plan()
     assert plan[-1].epochs == 1  # without it no image would have a target, and all scores were the same
     assert sum(phase.epochs * phase.passes for phase in plan) == 10
 
 
-def looked(made: "Toy") -> SomNetPlus:
-    """The method as it is before its second look."""
+def searched(made: "Toy") -> SomNetPlus:
+    """The method as it is before its second stage."""
     method = plus(made)
     for phase in method.plan():
         if phase.epochs:
@@ -74,7 +74,7 @@ def looked(made: "Toy") -> SomNetPlus:
 
 def test_views_are_the_image_a_good_region_and_the_best_one(toy: "MakeToy") -> None:
     made = toy("somnet+", **{"train.epochs": 5})
-    method = looked(made)
+    method = searched(made)
     views = method.views(method.plan()[-1])
     assert views is not None
     assert views.shape == (10, 3, 4)
@@ -89,27 +89,27 @@ def test_views_are_the_image_a_good_region_and_the_best_one(toy: "MakeToy") -> N
 
 
 @pytest.mark.parametrize("handover", [True, False])
-def test_the_second_look_begins_with_what_the_search_believed(toy: "MakeToy", handover: bool) -> None:
+def test_the_targets_start_with_the_predictions_of_the_search(toy: "MakeToy", handover: bool) -> None:
     made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.handover": handover})
-    method = looked(made)
+    method = searched(made)
     batch = made.batches(1)[0]
     with torch.no_grad():
-        seen = super(SomNetPlus, method).inspect(batch)  # the network is the scout still
-    believed = seen.probabilities if handover else torch.zeros_like(seen.probabilities)
-    assert torch.allclose(method.targets.get(batch.rows[:, 0]), believed, atol=1e-6)
+        seen = super(SomNetPlus, method).inspect(batch)  # the network is the search network still
+    expected = seen.probabilities if handover else torch.zeros_like(seen.probabilities)
+    assert torch.allclose(method.targets.get(batch.rows[:, 0]), expected, atol=1e-6)
 
 
 def test_searching_phases_see_whole_images(toy: "MakeToy") -> None:
-    method = looked(toy("somnet+", **{"train.epochs": 5}))
+    method = searched(toy("somnet+", **{"train.epochs": 5}))
     assert all(method.views(phase) is None for phase in method.plan()[:-1])
 
 
-def test_without_regions_the_second_look_sees_whole_images(toy: "MakeToy") -> None:
-    method = looked(toy("somnet+", **{"train.epochs": 5, "somnet_plus.regions": False}))
+def test_without_regions_the_second_stage_sees_whole_images(toy: "MakeToy") -> None:
+    method = searched(toy("somnet+", **{"train.epochs": 5, "somnet_plus.regions": False}))
     assert method.views(method.plan()[-1]) is None
 
 
-def test_the_scout_keeps_what_the_search_had_learnt(toy: "MakeToy", tmp_path: Path) -> None:
+def test_the_search_network_keeps_what_the_search_had_learnt(toy: "MakeToy", tmp_path: Path) -> None:
     made = toy("somnet+", **{"train.epochs": 5})
     method = plus(made)
     made.trainer(tmp_path).run()
@@ -125,12 +125,12 @@ def test_the_scout_keeps_what_the_search_had_learnt(toy: "MakeToy", tmp_path: Pa
         assert not torch.equal(tensor, method.network.classifier.state_dict()[name])
 
 
-def test_the_loop_draws_all_views_and_only_in_the_second_look(toy: "MakeToy", tmp_path: Path) -> None:
+def test_the_loop_draws_all_views_and_only_in_the_second_stage(toy: "MakeToy", tmp_path: Path) -> None:
     made = toy("somnet+", **{"train.epochs": 5})
     asked: list[np.ndarray] = []
     drawn: list[int] = []
 
-    def look_again(views: np.ndarray) -> Inputs:
+    def crop_inputs(views: np.ndarray) -> Inputs:
         number = len(asked)
         asked.append(views)
 
@@ -140,16 +140,16 @@ def test_the_loop_draws_all_views_and_only_in_the_second_look(toy: "MakeToy", tm
 
         return inputs
 
-    images = replace(made.images(), look_again=look_again)
+    images = replace(made.images(), crop_inputs=crop_inputs)
     Trainer(made.method, made.config, images, tmp_path).run()
     assert [views.shape for views in asked] == [(10, 4)] * 3
     assert set(drawn) == {0, 1, 2}
     assert len(drawn) == 3 * 10  # three epochs
 
 
-def test_the_score_is_the_mean_of_both_looks(toy: "MakeToy") -> None:
+def test_the_score_is_the_mean_of_both_stages(toy: "MakeToy") -> None:
     made = toy("somnet+", **{"train.epochs": 5})
-    method = looked(made)
+    method = searched(made)
     method.targets.put(torch.arange(10), torch.tensor([[0.6, 0.1, 0.1]]).repeat(10, 1))
     method.searched = torch.full((10,), 0.5)
     batch = made.batches(1)[0]
@@ -161,7 +161,7 @@ def test_the_score_is_the_mean_of_both_looks(toy: "MakeToy") -> None:
 
 def test_strength_0_is_cross_entropy_alone(toy: "MakeToy") -> None:
     made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.strength": 0.0})
-    method = looked(made)
+    method = searched(made)
     batch = made.batches(1)[0]
     losses = method.step(replace(batch, boxes=batch.boxes), method.plan()[-1]).losses
     assert set(losses) == {"cls"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     MakeToy = Callable[..., Toy]
 
 P = torch.tensor([[0.5, 0.3, 0.2]])
-Q = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.4, 0.6]])  # a row a true class
+Q = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.4, 0.6]])  # one row per true class
 
 
 def layer_of(made: "Toy") -> torch.nn.Parameter:

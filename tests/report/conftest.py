@@ -45,7 +45,7 @@ class Visit:
 
     def go(self, name: str) -> Page:
         """Open a page of the report, as in class.html#0, and wait for its scripts."""
-        self.page.goto("about:blank")  # else a new hash would not load the page anew
+        self.page.goto("about:blank")  # else a new hash would not load the page again
         self.page.goto(f"{self.folder.resolve().as_uri()}/{name}")
         if name.startswith(("class.html", "decisions.html")):
             self.page.wait_for_selector("html[data-ready]")
@@ -87,7 +87,7 @@ def visit(chromium: Browser) -> Iterator[Callable[..., Visit]]:
 
 @pytest.fixture(scope="session")
 def run(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run that train left, with its report: hostile names, a copy, and a file that is no picture."""
+    """A run that train left, with its report: hostile names, a copy, and a file that is not an image."""
     data = photos.fill(tmp_path_factory.mktemp("pages") / "web", ("=birch", HOSTILE, "oak, red"), train=8)
     (data / "train" / HOSTILE / "0.png").rename(data / "train" / HOSTILE / '"><script>alert(2)<!--.png')
     (data / "train" / "oak, red" / "@broken.jpg").write_bytes(b"no picture")

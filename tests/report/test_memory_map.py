@@ -50,8 +50,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(with_memory(made_up_run(folder / "run", files), side=100), folder / "report")
 
 
-def opened(begun: Visit, address: str = "memory.html") -> Page:
-    page = begun.go(address)
+def opened(visited: Visit, address: str = "memory.html") -> Page:
+    page = visited.go(address)
     expect(page.locator("html[data-ready]")).to_be_attached()
     return page
 
@@ -210,8 +210,8 @@ def test_images_that_are_gone_leave_their_names(large: Path, visit: Callable[...
 @pytest.mark.parametrize("width", [390, 1280])
 def test_hostile_names_are_text(width: int, tmp_path: Path, visit: Callable[..., Visit]) -> None:
     made = with_memory(made_up_run(tmp_path / "run", [(name, name) for name in HOSTILE * 6]), side=3)
-    begun = visit(write(made, tmp_path / "report"), width=width)
-    page = opened(begun, "memory.html#slot=4")
+    visited = visit(write(made, tmp_path / "report"), width=width)
+    page = opened(visited, "memory.html#slot=4")
     expect(page.locator("#slot-title")).to_have_text("Slot 4")
     for layer in ("classes", "s"):
         page.click(f"[data-layer={layer}]")
@@ -219,16 +219,16 @@ def test_hostile_names_are_text(width: int, tmp_path: Path, visit: Callable[...,
         expect(page.locator("#map[data-label='1']")).to_be_attached()
     assert page.locator("#slot-scores bdi").all_inner_texts().count(HOSTILE[0]) == 1
     assert page.locator("main script, main img[src=x]").count() == 0
-    assert not begun.overflows()
+    assert not visited.overflows()
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_is_readable_on_a_phone(small: Path, visit: Callable[..., Visit], dark: bool) -> None:
-    begun = visit(small, width=390, dark=dark)
-    page = opened(begun, "memory.html#slot=4")
+    visited = visit(small, width=390, dark=dark)
+    page = opened(visited, "memory.html#slot=4")
     for layer in ("hits", "classes", "distance", "s"):
         page.click(f"[data-layer={layer}]")
-    assert not begun.overflows()
+    assert not visited.overflows()
 
 
 def test_a_method_without_memory_has_a_page_that_says_so(tmp_path: Path, visit: Callable[..., Visit]) -> None:

@@ -107,7 +107,7 @@ def test_a_number_that_json_lacks_is_refused() -> None:
 def test_how_sure_a_prediction_is_stands_in_the_tables(run: Run) -> None:
     table = run.scores()
     known = [score for score in table["predicted_score"].to_pylist() if score is not None]
-    assert len(known) == table.num_rows - 1  # one file is no picture
+    assert len(known) == table.num_rows - 1  # one file is not an image
     assert all(1 / 3 <= score <= 1 for score in known)
     with open(run.path / "issues.csv", newline="") as stream:
         assert "predicted_score" in next(csv.reader(stream))

@@ -126,8 +126,8 @@ def test_values_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
 def test_the_page_shows_every_figure(
     report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., Visit]
 ) -> None:
-    begun = visit(report(ROWS))
-    page = begun.go("training.html")
+    visited = visit(report(ROWS))
+    page = visited.go("training.html")
     expect(page.locator("html[data-ready]")).to_be_attached()
     names = page.eval_on_selector_all(".curve", "(all) => all.map((one) => one.dataset.name)")
     assert set(names) == {name for row in ROWS for name in row} - {"phase", "epoch", "epochs", "steps"}
@@ -177,8 +177,8 @@ def test_it_fits_a_phone(
     dark: bool, report: Callable[[list[dict[str, Any]]], Path], visit: Callable[..., Visit]
 ) -> None:
     hostile = {"phase": "<script>alert(1)</script>", "epoch": 0, "epochs": 1, "steps": 1, "<b>" + "x" * 200: 1.0}
-    begun = visit(report([*ROWS, hostile]), width=390, dark=dark)
-    page = begun.go("training.html")
+    visited = visit(report([*ROWS, hostile]), width=390, dark=dark)
+    page = visited.go("training.html")
     expect(page.locator("html[data-ready]")).to_be_attached()
     assert page.locator("main script, main b b").count() == 0
-    assert not begun.overflows()
+    assert not visited.overflows()

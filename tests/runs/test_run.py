@@ -30,7 +30,7 @@ from somnet.runs.checkpoint import load_checkpoint
 from somnet.runs.run import Run
 from somnet.system.compute import choose_device
 from somnet.system.folders import LAST
-from somnet.system.signals import GO_ON
+from somnet.system.signals import CONTINUE
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
@@ -145,19 +145,19 @@ def test_signals_between_any_steps_change_nothing(kind: str, ends_alike: Callabl
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_at_the_start_of_any_phase_changes_nothing(kind: str, ends_alike: Callable[..., int]) -> None:
-    begun = set()
+    started = set()
 
     def act(_: int, phase: Phase) -> None:
-        if (phase.name, phase.anneal) not in begun:
-            begun.add((phase.name, phase.anneal))
+        if (phase.name, phase.anneal) not in started:
+            started.add((phase.name, phase.anneal))
             raise Crash
 
-    assert ends_alike(kind, act) == len(begun) > 0
+    assert ends_alike(kind, act) == len(started) > 0
 
 
 @pytest.mark.parametrize(("kind", "minutes"), [("plain", 10.0), ("somnet", 10.0), ("somnet with K-means", 1e-9)])
 def test_crashes_within_epochs_change_nothing(kind: str, minutes: float, ends_alike: Callable[..., int]) -> None:
-    """With a checkpoint an epoch, and with one after every step."""
+    """With one checkpoint per epoch, and with one after every step."""
 
     def act(step: int, _: Phase) -> None:
         if step in (1, 5, 8, 14):
@@ -213,7 +213,7 @@ def test_a_killed_process_can_be_resumed(
         _ = Run(tmp_path / "run").summary
     somnet.train(data, config, out=tmp_path / "run", workers=0, resume=True)
     Result.of(tmp_path / "run").must_equal(expected)
-    assert (GO_ON in done.stderr) is (number != signal.SIGKILL)
+    assert (CONTINUE in done.stderr) is (number != signal.SIGKILL)
 
 
 def test_the_seed_changes_the_weights(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_lost_table_comes_back_as_the_message_promises(
     shutil.copytree(trained, out)
     before = pq.read_table(out / name)
     (out / name).unlink()
-    with pytest.raises(RunError, match="go on with somnet train --resume"):
+    with pytest.raises(RunError, match="continue with somnet train --resume"):
         clean(out, tmp_path / "cleaned")
     somnet.train(data, tiny.config(), out=out, workers=0, resume=True)
     assert pq.read_table(out / name).equals(before)

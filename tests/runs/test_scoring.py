@@ -114,14 +114,14 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
 def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> None:
     images, _ = tables
     assert images["predicted_label"].to_pylist() == ["=a", "b", "=a", "=a"]
-    # below one half alone is no label issue: another class must be more probable
+    # below one half alone is not a label issue: another class must be more probable
     assert images["is_label_issue"].to_pylist() == [False, True, False, False]
     # a wrong label is not called a background as well
     assert images["is_background_issue"].to_pylist() == [False, False, False, True]
     assert images["clean_box"].to_pylist() == [[0, 0, 64, 64]] * 4
     assert images["predicted_score"].to_pylist() == pytest.approx([0.9, 0.7, 0.45, 0.9])
     assert images["duplicate_group"].to_pylist() == [None, 0, None, 0]
-    assert images["is_near_duplicate_issue"].to_pylist() == [False, False, False, True]  # one of a group is no issue
+    assert images["is_near_duplicate_issue"].to_pylist() == [False, False, False, True]  # the first of a group is none
     assert images["winner_slot"].null_count == 4  # this method has no memory
 
 

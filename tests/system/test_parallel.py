@@ -22,7 +22,7 @@ def test_results_come_in_order_from_several_threads() -> None:
     assert threading.current_thread().name not in names
 
 
-def test_work_is_begun_only_a_little_ahead() -> None:
+def test_work_is_started_only_a_little_ahead() -> None:
     fetched: list[int] = []
 
     def tasks() -> Iterator[int]:

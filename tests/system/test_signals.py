@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from somnet.errors import TrainingStopped
-from somnet.system.signals import GO_ON, deferred_signals, stopping_signals
+from somnet.system.signals import CONTINUE, deferred_signals, stopping_signals
 
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 
@@ -16,7 +16,7 @@ def test_a_deferred_signal_waits_for_the_check(number: signal.Signals, code: int
     with deferred_signals() as flag:
         flag.check()  # nothing came yet
         signal.raise_signal(number)
-        with pytest.raises(TrainingStopped, match=GO_ON) as stopped:
+        with pytest.raises(TrainingStopped, match=CONTINUE) as stopped:
             flag.check()
     assert stopped.value.exit_code == code
     assert number.name in str(stopped.value)
@@ -24,7 +24,7 @@ def test_a_deferred_signal_waits_for_the_check(number: signal.Signals, code: int
 
 @BOTH
 def test_elsewhere_a_signal_stops_at_once(number: signal.Signals, code: int) -> None:
-    with stopping_signals(), pytest.raises(TrainingStopped, match=GO_ON) as stopped:
+    with stopping_signals(), pytest.raises(TrainingStopped, match=CONTINUE) as stopped:
         signal.raise_signal(number)
     assert stopped.value.exit_code == code
 

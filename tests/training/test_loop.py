@@ -1,4 +1,4 @@
-"""The loop: losses that are no numbers, the log, the learning rates, the checkpoints."""
+"""The loop: losses that are NaN or infinite, the log, the learning rates, the checkpoints."""
 
 import json
 import signal

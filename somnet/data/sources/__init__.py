@@ -16,7 +16,7 @@ from somnet.data.sources.webvision import is_webvision, read_mini_webvision, rea
 from somnet.errors import DataError
 
 HELP = (
-    "give a folder with one sub-folder of images a class, the same under train/ and test/, or a metadata.csv, .jsonl "
+    "give a folder with one sub-folder of images per class, the same under train/ and test/, or a metadata.csv, .jsonl "
     "or .parquet manifest with the columns file_name and label; docs/data.md has all that is read"
 )
 
@@ -43,13 +43,13 @@ LAYOUTS: Mapping[str, Layout] = {  # recognised in this order
 
 
 def open_source(data: Path) -> Index:
-    """List the images of a data set. Nothing is opened yet: files that are no images come to light when scanned."""
+    """List the images of a data set. Nothing is opened yet: files that are not images are found when scanned."""
     layout, path = split_name(data)
     if not path.exists():
         raise DataError(f"{path} does not exist: {HELP}")
     index = LAYOUTS[layout].read(path) if layout else _read_whatever_is_there(path)
     if len(index) == 0:
-        raise DataError(f"{data} holds no images: {HELP}")
+        raise DataError(f"{data} contains no images: {HELP}")
     return index
 
 

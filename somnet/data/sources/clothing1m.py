@@ -45,8 +45,8 @@ def read_clothing1m(root: Path) -> Index:
     classes = class_names(lists / CATEGORIES)
     if not (root / "images").is_dir() and not any((root / str(digit)).is_dir() for digit in range(10)):
         raise DataError(f"{root} has the lists of Clothing1M, but no images/: unpack the images beside the lists")
-    parts = [_read_split(root, split, lists / keys, lists / labels, classes) for split, keys, labels in SPLITS]
-    whole = join_indexes(root, classes, parts)
+    indexes = [_read_split(root, split, lists / keys, lists / labels, classes) for split, keys, labels in SPLITS]
+    whole = join_indexes(root, classes, indexes)
     need_folders(root, whole.table["file_name"], "Clothing1M")
     return whole
 

@@ -24,19 +24,19 @@ def read_folder(root: Path) -> Index:
     folders = _folders(top)
     split_folders = [name for name in folders if name.lower() in SPLITS]
     if split_folders and (len(split_folders) == len(folders) or b"train" in [name.lower() for name in split_folders]):
-        parts = [(SPLITS[name.lower()], name) for name in split_folders]
+        splits = [(SPLITS[name.lower()], name) for name in split_folders]
     else:
-        parts = [("train", b"")]
-    found = [
+        splits = [("train", b"")]
+    images = [
         (split, class_name, file_name)
-        for split, folder in parts
+        for split, folder in splits
         for class_name in _folders(os.path.join(top, folder))
         for file_name in files_below(top, os.path.join(folder, class_name))
     ]
-    classes = sorted({class_name for _, class_name, _ in found})
+    classes = sorted({class_name for _, class_name, _ in images})
     number = {class_name: i for i, class_name in enumerate(classes)}
     rows = (
-        {"file_name": file_name, "label": number[class_name], "split": split} for split, class_name, file_name in found
+        {"file_name": file_name, "label": number[class_name], "split": split} for split, class_name, file_name in images
     )
     return make_index(root, map(display_name, classes), rows)
 
@@ -57,13 +57,13 @@ def _refuse(error: OSError) -> NoReturn:
 
 def files_below(root: bytes, folder: bytes) -> Iterator[bytes]:
     """Files below a class folder, relative to the root, in a fixed order; links that lead in circles end."""
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     for current, folders, files in os.walk(os.path.join(root, folder), onerror=_refuse, followlinks=True):
         status = os.stat(current)
-        if (status.st_dev, status.st_ino) in seen:
+        if (status.st_dev, status.st_ino) in visited:
             folders.clear()
             continue
-        seen.add((status.st_dev, status.st_ino))
+        visited.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith(b"."))
         for name in sorted(files):
             if not name.startswith(b".") and not name.lower().endswith(SIDECARS):

@@ -24,7 +24,7 @@ log = logging.getLogger("somnet")
 
 WEB, CLEAN = "Food-101N_release", "food-101"  # as their archives unpack
 VERIFIED = ("meta/verified_train.tsv", "meta/verified_val.tsv")
-HEADER = "class_name"  # begins the first line of each list of Food-101N, which is no image and no class
+HEADER = "class_name"  # begins the first line of each list of Food-101N, which is neither an image nor a class
 
 
 def is_food101n(root: Path) -> bool:
@@ -69,9 +69,9 @@ def _read_clean(root: Path, folder: str, splits: tuple[str, ...], classes: list[
     need(root / folder, ("images", "meta"), "Food-101")
     listed = {split: _read_clean_list(root / folder, split) for split in splits}
     if classes is None:
-        found = (_class_of(names).unique().to_pylist() for names in listed.values())
-        classes = sorted({name.decode("utf-8", "backslashreplace") for part in found for name in part})
-    parts = []
+        class_lists = (_class_of(names).unique().to_pylist() for names in listed.values())
+        classes = sorted({name.decode("utf-8", "backslashreplace") for names in class_lists for name in names})
+    indexes = []
     for split, names in listed.items():
         file = _list_of(root / folder, split) or root
         refuse_paths_outside(file, names)
@@ -80,8 +80,8 @@ def _read_clean(root: Path, folder: str, splits: tuple[str, ...], classes: list[
             "label": number_of(file, _class_of(names), classes),
             "split": repeated(split, len(names)),
         }
-        parts.append(index_from_columns(root, classes, columns))
-    whole = join_indexes(root, classes, parts)
+        indexes.append(index_from_columns(root, classes, columns))
+    whole = join_indexes(root, classes, indexes)
     need_folders(root, whole.table["file_name"], "Food-101")
     return whole
 
@@ -94,14 +94,16 @@ def _read_clean_list(home: Path, split: str) -> pa.ChunkedArray:
     """`class/id` of each image, from meta/train.txt or meta/train.json."""
     file = _list_of(home, split)
     if file is None:
-        raise DataError(f"{home} is no whole copy of Food-101: meta/{split}.txt is missing: unpack the archive anew")
+        raise DataError(
+            f"{home} is not a complete copy of Food-101: meta/{split}.txt is missing: unpack the archive again"
+        )
     if file.suffix == ".txt":
         return read_list(file, [("name", pa.binary())], separator="\t")["name"]
     try:
         listed = json.loads(file.read_text(encoding="utf-8"))
         return pa.chunked_array([[name.encode() for names in listed.values() for name in names]], pa.binary())
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise DataError(f"cannot read {file}: {error}: unpack the archive anew") from None
+        raise DataError(f"cannot read {file}: {error}: unpack the archive again") from None
 
 
 def _class_of(names: pa.ChunkedArray) -> pa.ChunkedArray:

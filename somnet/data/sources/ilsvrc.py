@@ -56,7 +56,7 @@ def _class_folders(images: Path, wnids: list[str]) -> dict[str, int]:
     if all(re.fullmatch(r"[0-9]{1,4}", name) and int(name) < len(wnids) for name in names):
         return {name: int(name) for name in names}
     if wrong := [name for name in names if re.fullmatch(r"n[0-9]{8}", name) and name not in rows]:
-        raise DataError(f"{images / wrong[0]} is no class of ILSVRC-2012: remove the folder")
+        raise DataError(f"{images / wrong[0]} is not a class of ILSVRC-2012: remove the folder")
     return {name: rows[name] for name in names if name in rows}
 
 
@@ -64,9 +64,9 @@ def _from_folders(root: Path, folder: str, labelled: dict[str, int], wnids: list
     top = os.fsencode(root)
     names, labels = [], []
     for name, label in labelled.items():
-        found = list(files_below(top, os.fsencode(os.path.join(folder, name))))
-        names.extend(found)
-        labels.extend([label] * len(found))
+        files = list(files_below(top, os.fsencode(os.path.join(folder, name))))
+        names.extend(files)
+        labels.extend([label] * len(files))
     return _index(root, pa.chunked_array([names], pa.binary()), pa.chunked_array([labels], pa.int32()), wnids)
 
 
@@ -78,9 +78,9 @@ def _from_devkit(root: Path, folder: str, kit: Path, wnids: list[str]) -> Index:
         synsets = loadmat(kit / META, squeeze_me=True)["synsets"]
         row_of = {int(synset["ILSVRC2012_ID"]): rows.get(str(synset["WNID"])) for synset in synsets}
     except Exception as error:  # its reader raises nearly every built-in exception on some broken file
-        raise DataError(f"cannot read {kit / META} ({error}): unpack the development kit anew") from None
+        raise DataError(f"cannot read {kit / META} ({error}): unpack the development kit again") from None
     if unknown := next((number for number in ids if row_of.get(number) is None), None):
-        raise DataError(f"{kit / TRUTH} has the ID {unknown}, for which {META} has no class: unpack the kit anew")
+        raise DataError(f"{kit / TRUTH} has the ID {unknown}, for which {META} has no class: unpack the kit again")
     numbers = pa.chunked_array(
         [[b"ILSVRC2012_val_%08d.JPEG" % number for number in range(1, len(ids) + 1)]], pa.binary()
     )

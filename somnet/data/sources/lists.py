@@ -1,4 +1,4 @@
-"""Lists of images as text files. Arrow reads a million lines in a second, without a Python object a line."""
+"""Lists of images as text files. Arrow reads a million lines in a second, without a Python object per line."""
 
 import os
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def need(root: Path, names: Sequence[str], what: str) -> None:
     """Refuse a copy that lacks some of its files or folders."""
     if missing := [name for name in names if not (root / name).exists()]:
         raise DataError(
-            f"{root} is no whole copy of {what}: {_some(missing)} missing: unpack the archives anew, all here"
+            f"{root} is not a complete copy of {what}: {_some(missing)} missing: unpack the archives again, all here"
         )
 
 
@@ -57,8 +57,8 @@ def need_folders(root: Path, file_names: pa.ChunkedArray, what: str) -> None:
     if lost:
         images = sum(count for _, count in lost)
         raise DataError(
-            f"{root} is no whole copy of {what}: {_some(sorted(name for name, _ in lost))} missing or empty, where "
-            f"{images} of {len(file_names)} listed images should be: unpack the archives anew, all here"
+            f"{root} is not a complete copy of {what}: {_some(sorted(name for name, _ in lost))} missing or empty, "
+            f"where {images} of {len(file_names)} listed images should be: unpack the archives again, all here"
         )
 
 
@@ -71,11 +71,13 @@ def refuse_paths_outside(file: Path, names: pa.ChunkedArray) -> None:
 
 
 def number_of(file: Path, names: pa.ChunkedArray, classes: Sequence[str]) -> pa.ChunkedArray:
-    """The class numbers of class names; one that is no class is refused."""
+    """The class numbers of class names; an unknown one is refused."""
     numbers = pc.index_in(names, value_set=pa.array([name.encode() for name in classes], pa.binary()))
     if numbers.null_count:
-        stranger = display_name(names.filter(pc.is_null(numbers))[0].as_py())
-        raise DataError(f"{file} names the class '{stranger}', which is not among the {len(classes)}: mend that line")
+        unknown = display_name(names.filter(pc.is_null(numbers))[0].as_py())
+        raise DataError(
+            f"{file} names the class '{unknown}', which is not one of the {len(classes)} classes: fix that line"
+        )
     return numbers
 
 
@@ -90,12 +92,12 @@ def check_labels(file: Path, labels: pa.ChunkedArray, classes: int) -> None:
 
 
 def class_names(file: Path, *, header: str = "") -> list[str]:
-    """Class names, one a line."""
+    """Class names, one per line."""
     names = read_list(file, [("name", pa.binary())], separator="\x01", header=header)["name"].to_pylist()
-    found = [display_name(name).strip() for name in names]
-    if len(set(found)) < len(found):
+    classes = [display_name(name).strip() for name in names]
+    if len(set(classes)) < len(classes):
         raise DataError(f"{file} names a class twice: unpack it again")
-    return found
+    return classes
 
 
 def prefixed(prefix: bytes, names: pa.ChunkedArray, suffix: bytes = b"") -> pa.ChunkedArray:

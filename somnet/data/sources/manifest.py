@@ -1,4 +1,4 @@
-"""metadata.csv, .jsonl or .parquet: a row an image. Once it exists it, not the folder, gives the label."""
+"""metadata.csv, .jsonl or .parquet: one row per image. Once it exists it, not the folder, gives the label."""
 
 import csv
 import json
@@ -22,10 +22,10 @@ OUTSIDE = "lies outside the data folder: put the file inside it"
 
 def find_manifest(folder: Path) -> Path | None:
     """The manifest of a data folder, if it has one."""
-    found = [folder / name for name in NAMES if (folder / name).is_file()]
-    if len(found) > 1:
-        raise DataError(f"{folder} has {len(found)} manifests, {', '.join(f.name for f in found)}: keep one")
-    return found[0] if found else None
+    manifests = [folder / name for name in NAMES if (folder / name).is_file()]
+    if len(manifests) > 1:
+        raise DataError(f"{folder} has {len(manifests)} manifests, {', '.join(f.name for f in manifests)}: keep one")
+    return manifests[0] if manifests else None
 
 
 def read_manifest(file: Path) -> Index:
@@ -74,19 +74,19 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                     if line.strip():
                         row = json.loads(line)
                         if not isinstance(row, dict):
-                            raise DataError(f"{file} line {number} is no JSON object: write one object a line")
+                            raise DataError(f"{file} line {number} is not a JSON object: write one object per line")
                         yield row
         elif file.suffix == ".csv":
             with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
                 yield from csv.DictReader(lines)
         else:
-            raise DataError(f"{file} is no manifest: name it {', '.join(NAMES)}, or give a folder")
+            raise DataError(f"{file} is not a manifest: name it {', '.join(NAMES)}, or give a folder")
     except (OSError, ValueError, pa.ArrowException, csv.Error, RecursionError) as error:
-        raise DataError(f"cannot read the manifest {file}: {error}: mend or replace it") from None
+        raise DataError(f"cannot read the manifest {file}: {error}: fix or replace it") from None
 
 
 def label_text(value: Any) -> str | None:
-    """A label as text, with what is no UTF-8 shown as escapes; an empty one is none."""
+    """A label as text, with what is not UTF-8 shown as escapes; an empty one is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return display_name(_bytes(str(value))).strip() or None
@@ -110,8 +110,8 @@ def _box(value: Any, file: Path, line: int) -> list[float] | None:
     if value is None or value == "":
         return None
     try:
-        parts = value.replace(",", " ").strip("[]() ").split() if isinstance(value, str) else list(value)
-        x1, y1, x2, y2 = (float(part) for part in parts)
+        numbers = value.replace(",", " ").strip("[]() ").split() if isinstance(value, str) else list(value)
+        x1, y1, x2, y2 = (float(number) for number in numbers)
     except (TypeError, ValueError):
         raise DataError(f"{file} row {line}: the true_box {value!r} is not four numbers: write x1 y1 x2 y2") from None
     return [x1, y1, x2, y2]
@@ -124,9 +124,9 @@ def _problem(real_root: str, name: Any, label: str | None) -> str | None:
     if label is None:
         return "the row has no label: fill it in"
     if "\0" in name:
-        return "the file name holds a zero byte: mend it"
+        return "the file name contains a null byte: fix it"
     if os.fsdecode(_bytes(name)) != name:
-        return "the file name holds characters that no file can have: mend it"
+        return "the file name contains characters that are not allowed: fix it"
     real = os.path.realpath(os.path.join(real_root, os.fsdecode(_bytes(name))))  # follows links, too
     if os.path.isabs(name) or os.path.commonpath([real, real_root]) != real_root:
         return OUTSIDE

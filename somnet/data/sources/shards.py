@@ -33,7 +33,7 @@ log = logging.getLogger("somnet")
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
 LABELS = ("cls", "txt", "json")  # the first of them that is there counts
-CLASSES = "classes.txt"  # beside the shards, where numbers stand for classes: a name a line
+CLASSES = "classes.txt"  # beside the shards, where numbers stand for classes: one name per line
 LARGEST_HEADER = 1 << 20  # bytes: a name, or a label; more is an attack
 
 FORMAT = 1  # raise it when the table of members changes
@@ -71,7 +71,7 @@ def read_shards(data: Path) -> Index:
     tables = _members_of(files)
     labels = pa.chunked_array([table["label"].combine_chunks() for table in tables], pa.string())
     classes, numbers = _classes(root, labels.unique().drop_null().to_pylist())
-    parts = []
+    indexes = []
     for file, table in zip(files, tables, strict=True):
         archive = os.fsencode(file.relative_to(root))
         columns = {
@@ -84,8 +84,8 @@ def read_shards(data: Path) -> Index:
             "offset": table["offset"],
             "size": table["size"],
         }
-        parts.append(index_from_columns(root, classes, columns))
-    return join_indexes(root, classes, parts)
+        indexes.append(index_from_columns(root, classes, columns))
+    return join_indexes(root, classes, indexes)
 
 
 def _classes(root: Path, labels: list[str]) -> tuple[list[str], list[str]]:
@@ -166,13 +166,13 @@ def read_members(file: Path) -> Iterator[dict[str, Any]]:
                 images.append((key, member))
             elif kind in LABELS and member.isreg() and not member.issparse() and member.size <= LARGEST_HEADER:
                 labels.setdefault(key, {})[kind] = archive.text(member)
-    seen: set[str] = set()
+    names: set[str] = set()
     for key, member in images:
         label, true_label = _label(labels.get(key, {}))
-        problem = "the archive has another file of this name: rename one" if member.name in seen else _problem(member)
+        problem = "the archive has another file of this name: rename one" if member.name in names else _problem(member)
         if label is None:
             problem = problem or f"has no label: add {' or '.join(f'KEY.{kind}' for kind in LABELS)} beside it"
-        seen.add(member.name)
+        names.add(member.name)
         yield {
             "name": member.name.removeprefix("./").encode("utf-8", "surrogateescape"),
             "offset": member.offset_data,
@@ -211,7 +211,7 @@ class _Archive(io.FileIO):
                 if any(os.pread(self.fileno(), tarfile.BLOCKSIZE, archive.offset)):  # tarfile takes it for the end
                     raise tarfile.ReadError(f"damaged at byte {archive.offset}")
         except (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError) as error:
-            raise DataError(f"{self.name} is no sound tar archive ({error}): fetch it again, uncompressed") from None
+            raise DataError(f"{self.name} is not a valid tar archive ({error}): fetch it again, uncompressed") from None
 
     def text(self, member: tarfile.TarInfo) -> str:
         """What a small member says."""
@@ -227,8 +227,8 @@ def _key_and_kind(name: str) -> tuple[str, str]:
 
 def _problem(member: tarfile.TarInfo) -> str | None:
     """Why a member cannot be used, judged by its header alone."""
-    parts = PurePosixPath(member.name).parts
-    if member.name.startswith("/") or ".." in parts or "\0" in member.name:
+    folders = PurePosixPath(member.name).parts
+    if member.name.startswith("/") or ".." in folders or "\0" in member.name:
         return "its name leads outside the archive: rename it"
     if member.issym() or member.islnk():
         return "a link, not a file: put the file itself into the archive"
@@ -241,15 +241,15 @@ def _problem(member: tarfile.TarInfo) -> str | None:
     return None
 
 
-def _label(found: dict[str, str]) -> tuple[str | None, str | None]:
+def _label(texts: dict[str, str]) -> tuple[str | None, str | None]:
     """Label and known truth, from the text of a .cls or .txt file or from the fields of a .json file."""
-    kind = next((kind for kind in LABELS if kind in found), None)
+    kind = next((kind for kind in LABELS if kind in texts), None)
     if kind is None:
         return None, None
     if kind != "json":
-        return label_text(found[kind]), None
+        return label_text(texts[kind]), None
     try:
-        fields = json.loads(found[kind])
+        fields = json.loads(texts[kind])
     except (ValueError, RecursionError):
         return None, None
     if not isinstance(fields, dict):

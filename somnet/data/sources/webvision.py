@@ -18,7 +18,7 @@ from somnet.data.sources.lists import (
 )
 from somnet.errors import DataError
 
-GOOGLE, FLICKR, ALL = (f"info/train_filelist_{part}.txt" for part in ("google", "flickr", "all"))
+GOOGLE, FLICKR, ALL = (f"info/train_filelist_{origin}.txt" for origin in ("google", "flickr", "all"))
 SYNSETS, VALIDATION, QUERIES = "info/synsets.txt", "info/val_filelist.txt", "info/queries_synsets_map.txt"
 MINI_CLASSES = 50
 
@@ -71,9 +71,9 @@ def _check_queries(root: Path, train: list[Index]) -> None:
         return
     queries = read_list(root / QUERIES, [("query", pa.int32()), ("synset", pa.int32())])
     class_of = dict(zip(queries["query"].to_pylist(), queries["synset"].to_pylist(), strict=True))
-    for part in train:
-        folders = pc.extract_regex(part.table["file_name"].cast(pa.string()), r"/q(?P<query>[0-9]+)/")
-        pairs = pa.table({"query": pc.struct_field(folders, "query"), "label": part.table["label"]})
+    for index in train:
+        folders = pc.extract_regex(index.table["file_name"].cast(pa.string()), r"/q(?P<query>[0-9]+)/")
+        pairs = pa.table({"query": pc.struct_field(folders, "query"), "label": index.table["label"]})
         for pair in pairs.group_by(["query", "label"]).aggregate([]).to_pylist():
             synset = class_of.get(int(pair["query"])) if pair["query"] else None
             if synset is not None and synset - 1 != pair["label"]:

@@ -1,4 +1,4 @@
-"""A small gouache brush that paints a thing on a transparent canvas.
+"""A small gouache brush that paints an object on a transparent canvas.
 
 It turns and mirrors what it paints, and keeps the colours premultiplied by alpha, so that a sprite can be shrunk
 without dark fringes.
@@ -17,7 +17,7 @@ from somnet.data.toy_web.shapes import Outline, Points, oval, smooth
 
 Array = npt.NDArray[np.float32]
 
-# The canvas is this many units wide, so that a thing's corners stay inside however it is turned.
+# The canvas is this many units wide, so that an object's corners stay inside however it is turned.
 _WIDTH = 2.9
 
 
@@ -62,7 +62,7 @@ class Brush:
         return tone(self.rng, colour, hue, spread)
 
     def pick(self, usual: str, *rarer: str, hue: float = 0.025) -> Array:
-        """Return the usual colour, jittered, or for two things in five one of the rarer ones."""
+        """Return the usual colour, jittered, or for two objects in five one of the rarer ones."""
         return self.tone(str(self.rng.choice(rarer)) if self.rng.random() < 0.4 else usual, hue, 0.12)
 
     def fill(
@@ -149,8 +149,8 @@ class Brush:
 
     def finish(self) -> Array:
         """Return the sprite (height x width x RGBA), with dry brush marks, cut to the painted part."""
-        seen = self._planes[3] > 0.02
-        rows, columns = np.flatnonzero(seen.any(1)), np.flatnonzero(seen.any(0))
+        painted = self._planes[3] > 0.02
+        rows, columns = np.flatnonzero(painted.any(1)), np.flatnonzero(painted.any(0))
         planes = self._planes[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         h, w = planes.shape[1:]
         planes[:3] *= 1 + 0.05 * noise(self.rng, h, w, 5, 5) + 0.05 * noise(self.rng, h, w, 40, 14)

@@ -1,4 +1,4 @@
-"""The categories of the toy web: how a thing of each is painted, and which other one is found in its place."""
+"""The categories of the toy web: how an object of each is painted, and which other one is found in its place."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ from somnet.data.toy_web.plants import cactus, lemon, mushroom, pear, strawberry
 from somnet.data.toy_web.vehicles import balloon, sailboat
 
 THINGS: dict[str, Callable[[Brush], None]] = {
-    thing.__name__: thing
-    for thing in (
+    draw.__name__: draw
+    for draw in (
         balloon,
         bee,
         butterfly,
@@ -26,7 +26,7 @@ THINGS: dict[str, Callable[[Brush], None]] = {
 }
 CATEGORIES: tuple[str, ...] = tuple(sorted(THINGS))
 
-# A search for one thing finds its relative: what a swapped picture shows.
+# A search for one object finds its relative: what a swapped picture shows.
 _RELATIVES = (
     ("bee", "ladybird"),
     ("butterfly", "owl"),

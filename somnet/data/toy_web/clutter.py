@@ -177,6 +177,6 @@ def _any(b: Brush) -> Array:
 
 
 CLUTTER: dict[str, Callable[[Brush], None]] = {
-    thing.__name__: thing
-    for thing in (ball, books, bottle, bush, button, cloud, cone, crate, cup, leaves, pine, planks, stone, tuft)
+    draw.__name__: draw
+    for draw in (ball, books, bottle, bush, button, cloud, cone, crate, cup, leaves, pine, planks, stone, tuft)
 }

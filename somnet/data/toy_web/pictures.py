@@ -1,4 +1,4 @@
-"""Whole pictures: a scene with clutter, and in it the thing that the picture is about, if any."""
+"""Whole pictures: a scene with clutter, and in it the object that the picture is about, if any."""
 
 import math
 
@@ -61,7 +61,7 @@ def draw_test(category: str, rng: np.random.Generator) -> tuple[Image.Image, Box
 def _litter(
     image: Array, rng: np.random.Generator, count: int, low: float, high: float, keep: Box | None = None
 ) -> None:
-    """Strew clutter, further things first; where ``keep`` is given, nothing of it is covered."""
+    """Strew clutter, further objects first; where ``keep`` is given, nothing of it is covered."""
     height, width = image.shape[:2]
     # Few kinds to a picture, as in a real place.
     kinds = [_LITTER[k] for k in rng.permutation(len(_LITTER))[:5]]

@@ -1,4 +1,4 @@
-"""Places in which things lie: the backgrounds of the pictures."""
+"""Places in which objects lie: the backgrounds of the pictures."""
 
 import math
 from itertools import pairwise

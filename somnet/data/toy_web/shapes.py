@@ -1,4 +1,4 @@
-"""Outlines of shapes as points, in unit coordinates: x to the right, y down, a thing filling about -1..1."""
+"""Outlines of shapes as points, in unit coordinates: x to the right, y down, an object filling about -1..1."""
 
 import math
 from collections.abc import Sequence
@@ -55,5 +55,5 @@ def slab(x1: float, y1: float, x2: float, y2: float, taper: float = 0.0) -> Poin
 
 
 def staggered(top: float, bottom: float, step: float) -> list[tuple[float, float]]:
-    """Return staggered places over the width of a thing."""
+    """Return staggered places over the width of an object."""
     return [(step * (k + row % 2 / 2), y) for row, y in enumerate(np.arange(top, bottom, step)) for k in range(-4, 5)]

@@ -11,11 +11,11 @@ from somnet.data.toy_web.brush import Array, Brush
 from somnet.data.toy_web.categories import THINGS
 from somnet.data.toy_web.clutter import CLUTTER
 
-_STOCK = 10  # ready-made sprites of each thing
+_STOCK = 10  # ready-made sprites of each object
 
 
 def draw_sprite(draw: Callable[[Brush], None], side: int, rng: np.random.Generator, tilt: float = 20.0) -> Array:
-    """Draw a thing, larger than asked, and shrink it until its longest side has ``side`` pixels."""
+    """Draw an object, larger than asked, and shrink it until its longest side has ``side`` pixels."""
     brush = Brush(round(side * (2.2 if side < 130 else 1.8)), rng, tilt)
     draw(brush)
     return _fit(brush.finish(), side)
@@ -34,7 +34,7 @@ def ready_sprite(name: str, side: int, rng: np.random.Generator) -> Array:
 
 @cache
 def _stock(name: str) -> tuple[tuple[Array, ...], ...]:
-    """Return ready-made sprites of a thing: drawing the small things anew for each picture would take long.
+    """Return ready-made sprites of an object: drawing the small objects again for each picture would take long.
 
     Each comes in a few sizes, so that it is never shrunk much when it is used.
     """

@@ -1,7 +1,7 @@
 """The toy web as a data set on disk, with its label noise.
 
 The train pictures have the two faults of images found on the web: label noise (a share of them shows another
-category, or none at all) and background noise (the thing is small, among clutter). The test pictures are
+category, or none at all) and background noise (the object is small, among clutter). The test pictures are
 clean. Every picture is drawn from its own seed, so the files do not depend on the number of workers.
 """
 
@@ -50,10 +50,10 @@ def write_demo(
 
 @dataclass(frozen=True)
 class _Item:
-    """A picture to be drawn: where it goes, the label it is found under, and what it truly shows."""
+    """A picture to be drawn: where it is saved, the label it is found under, and what it truly shows."""
 
     split: str
-    index: int
+    number: int
     file_name: str
     label: str
     truth: str | None
@@ -75,7 +75,7 @@ def _plan(seed: int, train_per_class: int, test_per_class: int) -> Iterator[_Ite
 
 def _write(root: Path, seed: int, item: _Item) -> tuple[str, str, str, str, str]:
     """Draw a picture and save it; return its row of the metadata."""
-    rng = np.random.default_rng((seed, _SPLITS.index(item.split), item.index))
+    rng = np.random.default_rng((seed, _SPLITS.index(item.split), item.number))
     if item.split == "test":
         image, box = draw_test(item.label, rng)
     else:

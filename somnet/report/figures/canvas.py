@@ -1,4 +1,4 @@
-"""The paper on which figures are drawn, and how pictures and parts are laid on it."""
+"""The paper on which figures are drawn, and how pictures and figures are laid on it."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -113,16 +113,16 @@ def _rounded_mask(size: tuple[int, int], radius: int) -> Image.Image:
     return mask
 
 
-def stack(parts: Sequence[Image.Image]) -> Image.Image:
-    """Parts below each other. They are finished already: a long sheet at FINE size would take much memory."""
+def stack(pictures: Sequence[Image.Image]) -> Image.Image:
+    """Pictures below each other. They are finished already: a long sheet at FINE size would take much memory."""
     gap = 28
-    width = max((part.width for part in parts), default=0)
-    height = sum(part.height + gap for part in parts) - (gap if parts else 0)
+    width = max((picture.width for picture in pictures), default=0)
+    height = sum(picture.height + gap for picture in pictures) - (gap if pictures else 0)
     sheet = Image.new("RGB", (width + 2 * MARGIN, height + 2 * MARGIN), WHITE)
     y = MARGIN
-    for part in parts:
-        sheet.paste(part, (MARGIN, y))
-        y += part.height + gap
+    for picture in pictures:
+        sheet.paste(picture, (MARGIN, y))
+        y += picture.height + gap
     return sheet
 
 
@@ -140,5 +140,5 @@ def fit(image: Image.Image, width: float, height: float) -> tuple[float, float]:
 def visible_shares(shares: Floats) -> NDArray[np.float64]:
     """Shares (C,) that sum to at most 1, without the ones too small to see."""
     positive = np.clip(np.nan_to_num(np.asarray(shares, np.float64), posinf=0, neginf=0), 0, None)  # (C,)
-    parts = positive / max(1e-12, float(positive.sum()))  # (C,)
-    return np.where(parts >= SMALLEST_SHARE, parts, 0.0)  # (C,)
+    normalised = positive / max(1e-12, float(positive.sum()))  # (C,)
+    return np.where(normalised >= SMALLEST_SHARE, normalised, 0.0)  # (C,)

@@ -12,7 +12,7 @@ from somnet.report.figures.colours import GREY, LINE, PAPER, WHITE, Colour, clas
 from somnet.report.figures.legend import Legend
 
 MOST_PIXELS = 2400  # about the longest side of a memory grid
-PIES_ONLY_ABOVE = 12  # slots a side
+PIES_ONLY_ABOVE = 12  # slots per side
 CARD_GAP, CARD_TEXT = 16, 52  # between slots, and below a slot's picture with its text
 
 

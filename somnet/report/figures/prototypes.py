@@ -35,8 +35,8 @@ def prototypes(class_name: str, rows: Sequence[Prototype], classes: Sequence[str
     total = np.zeros(len(colours))  # (C,)
     for share in shares:
         total[: len(share)] += share
-    seen = [i for i in np.argsort(-total, kind="stable").tolist() if i < len(classes) and total[i] > 0]
-    legend = Legend([classes[i] for i in seen], [colours[i] for i in seen], np.ones(len(seen)), width)
+    shown = [i for i in np.argsort(-total, kind="stable").tolist() if i < len(classes) and total[i] > 0]
+    legend = Legend([classes[i] for i in shown], [colours[i] for i in shown], np.ones(len(shown)), width)
 
     canvas = Canvas(width + 2 * MARGIN, HEADING + len(rows) * step + legend.height + 2 * MARGIN)
     canvas.heading(class_name, "Slots of the memory: class shares, scores for this class, and the nearest ROIs", width)

@@ -19,16 +19,16 @@ const imageCard = (() => {
   }
 
   async function show(wanted) {
-    const found = classPage.cardIfLoaded(wanted);
-    if (found) return draw(wanted, ...found);
+    const known = classPage.cardIfLoaded(wanted);
+    if (known) return draw(wanted, ...known);
     waiting = wanted;
     const loaded = await classPage.card(wanted);
     if (waiting === wanted) draw(wanted, ...loaded);
     return undefined;
   }
 
-  function draw(wanted, loaded, index) {
-    [place, cards, at, waiting] = [wanted, loaded, index, null];
+  function draw(wanted, loaded, position) {
+    [place, cards, at, waiting] = [wanted, loaded, position, null];
     const run = classPage.run();
     const current = classPage.current();
     byId("card-name").replaceChildren(make("bdi", {}, cards.name[at]));
@@ -129,8 +129,8 @@ const imageCard = (() => {
   function colour(share) {
     const upper = Math.max(1, COLOURS.findIndex(([stop]) => share <= stop));
     const [low, high] = [COLOURS[upper - 1], COLOURS[upper]];
-    const part = (share - low[0]) / (high[0] - low[0]);
-    return [1, 2, 3].map((channel) => Math.round(low[channel] + part * (high[channel] - low[channel])));
+    const mix = (share - low[0]) / (high[0] - low[0]);
+    return [1, 2, 3].map((channel) => Math.round(low[channel] + mix * (high[channel] - low[channel])));
   }
 
   function paint(canvas, columns, lines, shareOf) {

@@ -7,13 +7,13 @@ const classPage = (() => {
   let run, current, shown = [], drawn = 0, active = 0;
 
   const threshold = () => Number(byId("threshold").value);
-  const going = () => current.rows.slice(0, current.below[threshold()]); // the lowest scores come first
-  const goes = (place) => place < current.below[threshold()];
+  const removedRows = () => current.rows.slice(0, current.below[threshold()]); // the lowest scores come first
+  const isRemoved = (place) => place < current.below[threshold()];
 
   async function open(label) {
     if (current?.label !== label) {
-      const found = await somnet.load(`class-${label}`);
-      current = { label, name: run.classes[label], ...found };
+      const content = await somnet.load(`class-${label}`);
+      current = { label, name: run.classes[label], ...content };
       byId("class-name").textContent = current.name;
       document.title = `${current.name} – ${document.title.split(" – ").at(-1)}`;
       byId("class-choice").value = String(label);
@@ -26,8 +26,8 @@ const classPage = (() => {
 
   function counts() {
     const named = { l: "label noise", b: "background noise", d: "duplicates", c: "clean" };
-    const parts = Object.entries(named).map(([state, name]) => [current.states.split(state).length - 1, name]);
-    return parts.filter(([count]) => count).map(([count, name]) => `${number(count)} ${name}`).join(" · ");
+    const counted = Object.entries(named).map(([state, name]) => [current.states.split(state).length - 1, name]);
+    return counted.filter(([count]) => count).map(([count, name]) => `${number(count)} ${name}`).join(" · ");
   }
 
   // ------------------------------------------------------------------------------------------- threshold
@@ -38,26 +38,26 @@ const classPage = (() => {
     const [width, height, left] = [byId("histogram").clientWidth, 120, 4];
     const step = (width - 2 * left) / agrees.length;
     const line = left + (threshold() / 100) * (width - 2 * left);
-    const parts = [];
+    const shapes = [];
     agrees.forEach((count, bin) => {
       const x = left + bin * step;
       const [low, high] = [(differs[bin] / most) * height, (count / most) * height];
-      const part = { class: (bin + 1) / agrees.length <= threshold() / 100 + 1e-9 ? "" : "spared" };
+      const look = { class: (bin + 1) / agrees.length <= threshold() / 100 + 1e-9 ? "" : "spared" };
       const at = { x: x + 0.5, width: step - 1 };
       const tip = `label_score ${(bin / agrees.length).toFixed(2)} to ${((bin + 1) / agrees.length).toFixed(2)}: ` +
         `${differs[bin]} seen as another class, ${count} agreed`;
-      parts.push(make("g", part, make("title", {}, tip),
+      shapes.push(make("g", look, make("title", {}, tip),
         make("rect", { ...at, y: height - low, height: low, class: "fill-label" }),
         make("rect", { ...at, y: height - low - high, height: high, class: "fill-agrees" })));
     });
-    parts.push(make("line", { class: "axis", x1: left, x2: width - left, y1: height + 0.5, y2: height + 0.5 }));
+    shapes.push(make("line", { class: "axis", x1: left, x2: width - left, y1: height + 0.5, y2: height + 0.5 }));
     for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
       const anchor = tick === 0 ? "start" : tick === 1 ? "end" : "middle";
-      parts.push(make("text", { x: left + tick * (width - 2 * left), y: height + 16, "text-anchor": anchor }, String(tick)));
+      shapes.push(make("text", { x: left + tick * (width - 2 * left), y: height + 16, "text-anchor": anchor }, String(tick)));
     }
-    parts.push(make("text", { x: width / 2, y: height + 30, "text-anchor": "middle" }, "label_score, low is bad"));
-    parts.push(make("line", { class: "threshold-line", x1: line, x2: line, y1: 0, y2: height }));
-    byId("histogram").replaceChildren(...parts);
+    shapes.push(make("text", { x: width / 2, y: height + 30, "text-anchor": "middle" }, "label_score, low is bad"));
+    shapes.push(make("line", { class: "threshold-line", x1: line, x2: line, y1: 0, y2: height }));
+    byId("histogram").replaceChildren(...shapes);
   }
 
   function moveThreshold() {
@@ -99,11 +99,11 @@ const classPage = (() => {
   // ----------------------------------------------------------------------------------------------- sheet
 
   // What the cards of an image and its neighbours show, and where in there the image is.
-  const fileOf = (place) => `class-${current.label}-${Math.floor(place / run.imagesAFile)}`;
-  const card = async (place) => [await somnet.load(fileOf(place)), place % run.imagesAFile];
+  const fileOf = (place) => `class-${current.label}-${Math.floor(place / run.imagesPerFile)}`;
+  const card = async (place) => [await somnet.load(fileOf(place)), place % run.imagesPerFile];
   const cardIfLoaded = (place) => {
     const cards = somnet.loaded(fileOf(place));
-    return cards && [cards, place % run.imagesAFile];
+    return cards && [cards, place % run.imagesPerFile];
   };
 
   function tile(place) {
@@ -134,7 +134,7 @@ const classPage = (() => {
       const place = Number(made.dataset.place);
       const decision = decisions.get(current.rows[place]);
       made.dataset.state = current.states[place];
-      made.classList.toggle("goes", goes(place));
+      made.classList.toggle("removed", isRemoved(place));
       made.dataset.decision = decision ? decision[0] : "";
       made.dataset.word = decision ? decisions.word(decision, run.classes) : "";
     }
@@ -143,7 +143,7 @@ const classPage = (() => {
   function wanted(place) {
     const choice = byId("filter").value;
     if (choice === "all") return true;
-    if (choice === "go") return goes(place);
+    if (choice === "go") return isRemoved(place);
     if (choice === "open") return decisions.get(current.rows[place]) === null;
     return current.states[place] === choice;
   }
@@ -257,11 +257,11 @@ const classPage = (() => {
     byId("threshold").addEventListener("input", moveThreshold);
     addEventListener("resize", drawHistogram);
     byId("filter").addEventListener("change", drawSheet);
-    byId("drop-class").addEventListener("click", () => dropUndecided(going(), "of this class"));
+    byId("drop-class").addEventListener("click", () => dropUndecided(removedRows(), "of this class"));
     byId("drop-all").addEventListener("click", dropInAllClasses);
     byId("undo").addEventListener("click", () => decisions.undo());
     byId("more").addEventListener("click", drawMore);
-    new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) drawMore(); }, { rootMargin: "600px" })
+    new IntersectionObserver((entries) => { if (entries.some((one) => one.isIntersecting)) drawMore(); }, { rootMargin: "600px" })
       .observe(byId("more"));
     byId("sheet").addEventListener("focusin", (event) => {
       active = [...byId("sheet").children].indexOf(event.target.closest(".tile"));

@@ -8,8 +8,8 @@
 
   // Name and given label of a row.
   async function about(row) {
-    const names = await somnet.load(`names-${Math.floor(row / run.namesAFile)}`);
-    const at = row % run.namesAFile;
+    const names = await somnet.load(`names-${Math.floor(row / run.namesPerFile)}`);
+    const at = row % run.namesPerFile;
     return { name: names.name[at], label: names.label[at], pictured: names.pictures[at] === "1" };
   }
 
@@ -28,10 +28,10 @@
   }
 
   async function drawMore() {
-    const part = list.slice(drawn, drawn + CHUNK);
-    drawn += part.length;
+    const chunk = list.slice(drawn, drawn + CHUNK);
+    drawn += chunk.length;
     byId("more").hidden = drawn >= list.length;
-    const lines = await Promise.all(part.map(line));
+    const lines = await Promise.all(chunk.map(line));
     byId("decisions").append(...lines);
   }
 
@@ -67,13 +67,13 @@
     const [head, ...lines] = somnet.readCsv((await file.text()).replace(/^\uFEFF/, ""));
     const column = Object.fromEntries((head ?? []).map((name, at) => [name, at]));
     if (!["file_name", "decision", "label"].every((name) => name in column)) {
-      byId("note").textContent = "This is no decisions.csv: it needs the columns file_name, decision and label.";
+      byId("note").textContent = "This is not a decisions.csv: it needs the columns file_name, decision and label.";
       return;
     }
     const rows = new Map();
-    for (let part = 0; part * run.namesAFile < run.rows; part++) {
-      const { name } = await somnet.load(`names-${part}`);
-      name.forEach((text, at) => rows.set(somnet.csvCell(text), part * run.namesAFile + at));
+    for (let fileNumber = 0; fileNumber * run.namesPerFile < run.rows; fileNumber++) {
+      const { name } = await somnet.load(`names-${fileNumber}`);
+      name.forEach((text, at) => rows.set(somnet.csvCell(text), fileNumber * run.namesPerFile + at));
     }
     const labels = new Map(run.classes.map((name, label) => [somnet.csvCell(name), label]));
     const keys = { keep: () => "k", drop: () => "d", relabel: (label) => (labels.has(label) ? `r${labels.get(label)}` : null) };

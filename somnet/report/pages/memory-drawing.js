@@ -9,13 +9,13 @@ const mapDrawing = (() => {
 
   // Cividis: even steps to the eye, the same for people who do not see red or green.
   const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
-  // Okabe and Ito's colours; beyond seven classes they come again with stripes, then with dots, then anew.
+  // Okabe and Ito's colours; beyond seven classes they come again with stripes, then with dots, then from the start.
   const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"];
 
   const NOTES = {
     hits: () => "How many regions have the slot as their winner.",
     classes: () => "Given labels of each slot’s regions; the number names the largest class.",
-    distance: () => "U-matrix: mean cosine distance to the slots beside; bright ridges part clusters.",
+    distance: () => "U-matrix: mean cosine distance to the slots beside; bright ridges separate clusters.",
     d: (name) => `D: how much a slot is about ${name} and nothing else.`,
     r: (name) => `R: how much of ${name} lies in a slot.`,
     s: (name) => `S = D × R: prototypes of ${name}, slots that are full of it and of nothing else.`,
@@ -36,7 +36,7 @@ const mapDrawing = (() => {
     const place = Math.min(Math.max(share, 0), 1) * (CIVIDIS.length - 1);
     const low = Math.min(Math.floor(place), CIVIDIS.length - 2);
     const [from, to] = [rgb(CIVIDIS[low]), rgb(CIVIDIS[low + 1])];
-    return `rgb(${from.map((part, at) => Math.round(part + (to[at] - part) * (place - low))).join(" ")})`;
+    return `rgb(${from.map((channel, at) => Math.round(channel + (to[at] - channel) * (place - low))).join(" ")})`;
   }
 
   function theme() {
@@ -77,7 +77,7 @@ const mapDrawing = (() => {
   const width = () => canvas.clientWidth || 1;
   const smallestCell = () => SMALLEST_CELL[state.layer] ?? SMALLEST_PLAIN_CELL;
 
-  // Slots a side of what is drawn as one.
+  // Slots per side of what is drawn as one.
   function blockSize() {
     return Math.max(1, Math.ceil((smallestCell() * state.view.span) / width()));
   }
@@ -157,8 +157,8 @@ const mapDrawing = (() => {
     if (!hits) return;
     const radius = side * 0.47 * (0.45 + 0.55 * Math.sqrt(hits / top));
     let angle = -Math.PI / 2;
-    const parts = slices(row, column, block);
-    for (const [number, count] of parts) {
+    const pie = slices(row, column, block);
+    for (const [number, count] of pie) {
       const next = angle + (2 * Math.PI * count) / hits;
       pen.beginPath();
       pen.moveTo(x + side / 2, y + side / 2);
@@ -178,7 +178,7 @@ const mapDrawing = (() => {
       pen.font = `600 ${Math.min(14, Math.round(radius * 0.62))}px system-ui, sans-serif`;
       pen.textAlign = "center";
       pen.textBaseline = "middle";
-      pen.fillText(String(parts[0][0] + 1), x + side / 2, y + side / 2 + 0.5);
+      pen.fillText(String(pie[0][0] + 1), x + side / 2, y + side / 2 + 0.5);
     }
   }
 
@@ -225,22 +225,22 @@ const mapDrawing = (() => {
     const at = state.pointed ?? state.cursor;
     const row = Math.floor(at.row / block) * block, column = Math.floor(at.column / block) * block;
     const hits = blockHits(row, column, block);
-    const parts = [];
-    if (block === 1) parts.push(make("b", {}, `Slot ${row * state.map.side + column}`), ` · row ${row + 1}, column ${column + 1} · `);
+    const words = [];
+    if (block === 1) words.push(make("b", {}, `Slot ${row * state.map.side + column}`), ` · row ${row + 1}, column ${column + 1} · `);
     else {
       const [lastRow, lastColumn] = [Math.min(row + block, state.map.side), Math.min(column + block, state.map.side)];
-      parts.push(make("b", {}, `${block} × ${block} slots`), ` · rows ${row + 1}–${lastRow}, columns ${column + 1}–${lastColumn} · `);
+      words.push(make("b", {}, `${block} × ${block} slots`), ` · rows ${row + 1}–${lastRow}, columns ${column + 1}–${lastColumn} · `);
     }
-    if (!hits) parts.push("dead");
+    if (!hits) words.push("dead");
     else {
-      parts.push(`${number(hits)} region${hits === 1 ? "" : "s"}`);
+      words.push(`${number(hits)} region${hits === 1 ? "" : "s"}`);
       const [first] = slices(row, column, block);
-      if (first[0] >= 0) parts.push(", ", `${Math.round((100 * first[1]) / hits)} % `, make("bdi", {}, state.classes[first[0]]));
+      if (first[0] >= 0) words.push(", ", `${Math.round((100 * first[1]) / hits)} % `, make("bdi", {}, state.classes[first[0]]));
     }
     if (state.layer !== "hits" && state.layer !== "classes") {
-      parts.push(` · ${UNITS[state.layer]} ${short(blockValue(row, column, block))}`);
+      words.push(` · ${UNITS[state.layer]} ${short(blockValue(row, column, block))}`);
     }
-    byId("map-here").replaceChildren(...parts);
+    byId("map-here").replaceChildren(...words);
   }
 
   function describeLayer() {

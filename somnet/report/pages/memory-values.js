@@ -56,20 +56,20 @@ const memoryMap = (() => {
 
   // Hits by class, the largest first; what a slot's own pie leaves out is class -1.
   function slices(row, column, block) {
-    const found = new Map();
+    const hitsOfClass = new Map();
     for (const slot of slotsOf(row, column, block)) {
       let rest = state.map.hits[slot];
       for (let place = slot * state.map.slices; place < (slot + 1) * state.map.slices; place++) {
         const hits = state.map.sliceHits[place];
         if (!hits) continue;
-        found.set(state.map.sliceClass[place], (found.get(state.map.sliceClass[place]) ?? 0) + hits);
+        hitsOfClass.set(state.map.sliceClass[place], (hitsOfClass.get(state.map.sliceClass[place]) ?? 0) + hits);
         rest -= hits;
       }
-      if (rest) found.set(-1, (found.get(-1) ?? 0) + rest);
+      if (rest) hitsOfClass.set(-1, (hitsOfClass.get(-1) ?? 0) + rest);
     }
-    const others = found.get(-1) ?? 0;
-    found.delete(-1);
-    const sorted = [...found].sort((a, b) => b[1] - a[1]);
+    const others = hitsOfClass.get(-1) ?? 0;
+    hitsOfClass.delete(-1);
+    const sorted = [...hitsOfClass].sort((a, b) => b[1] - a[1]);
     const rest = sorted.slice(MOST_SLICES).reduce((sum, [, hits]) => sum + hits, others);
     return [...sorted.slice(0, MOST_SLICES), ...(rest ? [[-1, rest]] : [])];
   }

@@ -5,7 +5,7 @@
   const { make, byId, number } = somnet;
   const { state, unpack, short } = memoryMap;
   const { draw, describeLayer, swatch, width, smallestCell, blockSize } = mapDrawing;
-  const CLOSEST = 10; // slots a side, at the largest zoom
+  const CLOSEST = 10; // slots per side, at the largest zoom
   const LEGEND_CLASSES = 60; // more are chosen from the list alone
   const canvas = byId("map");
 
@@ -64,7 +64,7 @@
     const name = rois.name[place], given = state.classes[rois.label[place]] ?? "";
     const frame = make("span", { class: "thumb" });
     if (rois.crop[place]) {
-      const file = `crops/${Math.floor(slot / state.map.slotsAFile)}/${slot}-${place}.jpg`;
+      const file = `crops/${Math.floor(slot / state.map.slotsPerFile)}/${slot}-${place}.jpg`;
       frame.append(make("img", { src: file, alt: "", loading: "lazy", decoding: "async" }));
     } else frame.append(make("span", { class: "missing small" }, "no picture"));
     const what = rois.region[place] ? `region ${rois.region[place]}` : "whole image";
@@ -78,7 +78,7 @@
     state.opened = state.cursor = { row, column };
     history.replaceState(null, "", `#slot=${slot}`);
     draw();
-    const found = (await somnet.load(`slots-${Math.floor(slot / state.map.slotsAFile)}`))[slot % state.map.slotsAFile];
+    const details = (await somnet.load(`slots-${Math.floor(slot / state.map.slotsPerFile)}`))[slot % state.map.slotsPerFile];
     if (state.opened.row * state.map.side + state.opened.column !== slot) return; // another one was opened meanwhile
     byId("slot-none").hidden = true;
     byId("slot-open").hidden = false;
@@ -86,16 +86,16 @@
     const facts = [["place", `row ${row + 1}, column ${column + 1}`], ["regions won", number(state.map.hits[slot])],
       ["distance to its neighbours", state.map.distance[slot].toFixed(3)]];
     byId("slot-facts").replaceChildren(...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
-    byId("slot-rois").replaceChildren(...found.rois.row.map((_, place) => roi(slot, found.rois, place)));
-    byId("slot-empty").hidden = found.rois.row.length > 0;
-    const [topD, topR] = [Math.max(...found.d), Math.max(...found.r)];
-    byId("slot-scores").replaceChildren(...found.classes.map((one, place) => make("tr", { class: one === state.chosen ? "chosen" : null },
+    byId("slot-rois").replaceChildren(...details.rois.row.map((_, place) => roi(slot, details.rois, place)));
+    byId("slot-empty").hidden = details.rois.row.length > 0;
+    const [topD, topR] = [Math.max(...details.d), Math.max(...details.r)];
+    byId("slot-scores").replaceChildren(...details.classes.map((one, place) => make("tr", { class: one === state.chosen ? "chosen" : null },
       make("td", { class: "name" }, make("bdi", {}, state.classes[one])),
-      make("td", { class: "bar-cell" }, bar(found.d[place], topD)),
-      make("td", { class: "bar-cell" }, bar(found.r[place], topR)),
-      make("td", { class: "number" }, short(found.d[place] * found.r[place])))));
-    byId("slot-more").textContent = found.classes.length < state.classes.length
-      ? `The ${found.classes.length} classes with the largest S of ${number(state.classes.length)}.` : "";
+      make("td", { class: "bar-cell" }, bar(details.d[place], topD)),
+      make("td", { class: "bar-cell" }, bar(details.r[place], topR)),
+      make("td", { class: "number" }, short(details.d[place] * details.r[place])))));
+    byId("slot-more").textContent = details.classes.length < state.classes.length
+      ? `The ${details.classes.length} classes with the largest S of ${number(state.classes.length)}.` : "";
     byId("slot").dataset.slot = slot;
   }
 
@@ -108,9 +108,9 @@
     const mine = ++choices;
     const next = needsPlane(name) ? label ?? state.planes?.label ?? 0 : label; // planes stay with their class
     if (needsPlane(name) && state.planes?.label !== next) {
-      const found = await somnet.load(`plane-${next}`);
+      const plane = await somnet.load(`plane-${next}`);
       if (mine !== choices) return; // something else was chosen meanwhile
-      const [d, r] = [unpack(found.d), unpack(found.r)];
+      const [d, r] = [unpack(plane.d), unpack(plane.r)];
       state.planes = { label: next, d, r, s: d.map((value, slot) => value * r[slot]) };
     }
     [state.layer, state.chosen] = [name, next];
@@ -214,8 +214,8 @@
   }
 
   async function begin() {
-    const [run, found] = await Promise.all([somnet.load("run"), somnet.load("memory")]);
-    state.map = { ...found, distance: unpack(found.distance) };
+    const [run, map] = await Promise.all([somnet.load("run"), somnet.load("memory")]);
+    state.map = { ...map, distance: unpack(map.distance) };
     state.classes = run.classes;
     const dead = state.map.hits.filter((hits) => hits === 0).length;
     byId("map-summary").textContent = `${number(state.map.side)} × ${number(state.map.side)} slots, ${number(dead)} of them dead. ` +

@@ -3,26 +3,26 @@
 
 const somnet = (() => {
   const root = document.documentElement.dataset.root;
-  const parts = new Map(); // name -> {promise, resolve}
+  const files = new Map(); // name -> {promise, resolve}
 
-  function part(name) {
-    if (!parts.has(name)) {
+  function fileEntry(name) {
+    if (!files.has(name)) {
       const entry = {};
       entry.promise = new Promise((resolve, reject) => Object.assign(entry, { resolve, reject }));
-      parts.set(name, entry);
+      files.set(name, entry);
     }
-    return parts.get(name);
+    return files.get(name);
   }
 
   // Called by the files in data/: a page opened from disk may load scripts, but may not fetch.
   function data(name, value) {
-    part(name).value = value;
-    part(name).resolve(value);
+    fileEntry(name).value = value;
+    fileEntry(name).resolve(value);
   }
 
   function load(name) {
-    const known = parts.has(name);
-    const entry = part(name);
+    const known = files.has(name);
+    const entry = fileEntry(name);
     if (!known) {
       const script = document.createElement("script");
       script.src = `${root}data/${name}.js`;
@@ -46,7 +46,7 @@ const somnet = (() => {
     return made;
   }
 
-  const loaded = (name) => parts.get(name)?.value;
+  const loaded = (name) => files.get(name)?.value;
   const picture = (row) => `${root}pictures/${Math.floor(row / 1000)}/${row}.jpg`;
   const byId = (id) => document.getElementById(id);
   const number = (value) => value.toLocaleString("en-US");

@@ -38,8 +38,8 @@
     Escape: () => null,
   };
 
-  somnet.load("training").then((found) => {
-    data = found;
+  somnet.load("training").then((loaded) => {
+    data = loaded;
     for (const { svg } of curves) svg.addEventListener("pointermove", (event) => look(nearest(svg, event.clientX)));
     byId("curves").addEventListener("pointerleave", () => look(null));
     addEventListener("keydown", (event) => {
