@@ -27,6 +27,8 @@ from somnet.runs.run import build_method
 from somnet.training.loop import Trainer
 from somnet.training.train import train
 
+pytest_plugins = ["tests.suite"]
+
 settings.register_profile("somnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("somnet")
 
