@@ -191,6 +191,6 @@ def make_toy(method: str = "somnet", **more: object) -> Toy:
     return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy() -> Callable[..., Toy]:
     return make_toy

@@ -9,6 +9,7 @@ import pytest
 
 NOTHING_LEFT_OUT = "SOMNET_TEST_EVERYTHING"  # set by .ci/run
 BROWSER = "chromium"  # the fixture by which a test has a browser
+SLOW = {BROWSER, "worked", "undisturbed", "lab", "ends_alike"}  # the same for torchrun, and for many runs of a test
 
 
 def leave_out(reason: str) -> NoReturn:
@@ -30,8 +31,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Processes take whole files: those with slow tests come first, the others fill up what time is left at the end."""
     for item in items:
-        if BROWSER in getattr(item, "fixturenames", ()):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if BROWSER in fixtures:
             item.add_marker("browser")
+        if SLOW & fixtures:
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)

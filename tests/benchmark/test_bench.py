@@ -285,6 +285,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_benchmark_goes_on(cached: Finished, tmp_path: Path) -> None:
     """Nothing gets the chance to save: the second of four runs is in the middle of an epoch."""
     out = tmp_path / "out"
@@ -315,6 +316,7 @@ def test_a_kill_before_the_costs_are_written_loses_the_memory_alone(cached: Fini
     assert [bool(row["peak_memory_mb"]) for row in rows_of(out)] == [True, True, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_the_run_and_saves_it(
     cached: Finished, plain: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int

@@ -78,7 +78,8 @@ def made(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactor
     out = data.parent / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOMNET_CACHE", str(data.parent / "cache"))
-        somnet.train(data, tiny.config("plain", **{"train.epochs": 1}), out=out, device="cpu", workers=0)
+        config = tiny.config("plain", **{"train.epochs": 1})
+        somnet.train(data, config, out=out, device="cpu", workers=0, report=False)
     return Made(out, data, photos.fingerprint(data))
 
 
@@ -191,9 +192,8 @@ def test_somnet_trains_on_the_cleaned_data(run: Path, tmp_path: Path, tiny: "Tin
     clean(run, tmp_path / "cleaned")
     index = open_source(tmp_path / "cleaned")
     assert index.classes == ("=birch", "ash", "oak, red")
-    again = somnet.train(
-        tmp_path / "cleaned", tiny.config("plain", **{"train.epochs": 1}), out=tmp_path / "2", device="cpu", workers=0
-    )
+    config = tiny.config("plain", **{"train.epochs": 1})
+    again = somnet.train(tmp_path / "cleaned", config, out=tmp_path / "2", device="cpu", workers=0, report=False)
     assert again.summary["data"] == {"classes": 3, "train": 22, "test": 7, "unreadable": 0}
 
 

@@ -37,7 +37,7 @@ def runs(trained: Path, data: Path, tiny: "Tiny", tmp_path_factory: pytest.TempP
     config = tiny.config("plain", **{"model.freeze": "none", "model.name": "test_efficientnet", "train.epochs": 1})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOMNET_CACHE", str(base / "cache"))
-        return {"trunk": Run(trained), "none": somnet.train(data, config, out=base / "run", workers=0)}
+        return {"trunk": Run(trained), "none": somnet.train(data, config, out=base / "run", workers=0, report=False)}
 
 
 @pytest.fixture(scope="module")
