@@ -301,6 +301,7 @@ def test_a_wrong_setting_is_one_line(
     assert named in one_line_error(cli("train", data, "--out", tmp_path / "run", *tiny.flags(), *words))
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_is_one_line_of_a_real_process(data: Path) -> None:
     done = in_a_process("propose", data, "--set", "proposals.boxes=3")
     assert "proposals.boxes" in one_line_error(done)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     MakeToy = Callable[..., Toy]
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"train.batch_size": 4, "somnet.memory.side": 2}
 
 
