@@ -56,8 +56,8 @@ def png(width: int, height: int, chunks: list[tuple[bytes, bytes]], colour: int 
 @cache
 def bombs() -> dict[str, bytes]:
     """Small files that ask for much memory."""
-    rows = zlib.compress(bytes((1 + 4 * 9_900) * 9_900), 1)  # 98 million pixels, just allowed
-    zeros = zlib.compress(bytes(300_000_000), 1)
+    rows = zlib.compress(bytes((1 + 4 * 9_900) * 9_900), 9)  # 98 million pixels, just allowed
+    zeros = zlib.compress(bytes(300_000_000), 9)
     small = zlib.compress(bytes((1 + 3 * 64) * 64))
     gif = b"GIF89a" + struct.pack("<HHBBB", 65535, 65535, 0x80, 0, 0) + bytes(6)
     gif += b"," + struct.pack("<HHHHB", 0, 0, 65535, 65535, 0) + b"\x02\x02\x4c\x01\0;"
