@@ -27,6 +27,8 @@ from somnet.runs.run import build_method
 from somnet.training.loop import Trainer, TrainingImages
 from somnet.training.train import train
 
+pytest_plugins = ["tests.suite"]
+
 settings.register_profile("somnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("somnet")
 
@@ -192,6 +194,6 @@ def make_toy(method: str = "somnet", **more: object) -> Toy:
     return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy() -> Callable[..., Toy]:
     return make_toy

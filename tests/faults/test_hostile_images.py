@@ -28,6 +28,7 @@ MOST_MEGABYTES = 2000  # of the parent
 VALID = 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.long)])
 def test_mutated_images(count: int, photos: "Photos", tmp_path: Path) -> None:
     web = photos.fill(tmp_path / "web", names=("valid",), train=VALID, test=1)
@@ -58,6 +59,7 @@ def readable(file: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copies", [2, pytest.param(6, marks=pytest.mark.long)])
 def test_large_pictures_in_many_threads(copies: int, trained: Path, tmp_path: Path) -> None:
     """Pictures are decoded by threads of the parent; each of these takes nearly a gigabyte."""

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from tests.conftest import Tiny
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("freeze", ["trunk", "none"])
 def test_workers_change_no_byte(
     freeze: str, data: Path, tiny: "Tiny", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny.config("somnet", **{"model.freeze": freeze, "train.epochs": 2, "somnet.memory.init_epochs": 1})
     results = []
-    for workers in (0, 2, 4):
+    for workers in (0, 3):
         monkeypatch.setenv("SOMNET_CACHE", str(tmp_path / f"{workers}" / "cache"))
         run = somnet.train(data, config, out=tmp_path / str(workers) / "run", workers=workers)
         results.append(Result.of(run.path))
-    for result in results[1:]:
-        result.must_equal(results[0])
+    results[1].must_equal(results[0])

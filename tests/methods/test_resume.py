@@ -2,7 +2,9 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from tests.conftest import Toy
 
     MakeToy = Callable[..., Toy]
+
+pytestmark = pytest.mark.slow
 
 SHORT = {"train.batch_size": 4, "somnet.memory.side": 2}
 
@@ -49,23 +53,6 @@ def must_be_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None
     assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_an_interrupted_run_ends_like_any_other(
-    name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = toy(name, **SHORT)
-    done = count_steps(monkeypatch, made)
-    made.trainer(tmp_path / "whole").run()
-    expected = final_state(tmp_path / "whole")
-    for stop in (2, len(done) // 2, len(done) - 1):
-        made, out = toy(name, **SHORT), tmp_path / str(stop)
-        count_steps(monkeypatch, made, stop)
-        with pytest.raises(TrainingStopped):
-            made.trainer(out).run()
-        toy(name, **SHORT).trainer(out).run(resume=True)
-        must_be_equal(final_state(out), expected)
-
-
 def count_passes(patch: pytest.MonkeyPatch, trainer: Trainer, stop: int | None = None) -> list[int]:
     """The bags of each pass over the images that the method asks for; a signal comes within the pass number `stop`."""
     bag_pass, passes = trainer.bag_pass, list[int]()
@@ -82,24 +69,94 @@ def count_passes(patch: pytest.MonkeyPatch, trainer: Trainer, stop: int | None =
     return passes
 
 
+@dataclass(frozen=True)
+class LeftAlone:
+    """A run that was left alone."""
+
+    steps: list[str]  # the phase of each
+    passes: list[int]  # the bags of each
+    state: dict[str, Tensor]
+
+
+@pytest.fixture(scope="module")
+def left_alone(toy: "MakeToy", tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], LeftAlone]:
+    @cache
+    def run(name: str) -> LeftAlone:
+        made, out = toy(name, **SHORT), tmp_path_factory.mktemp("whole")
+        with pytest.MonkeyPatch.context() as patch:
+            steps, trainer = count_steps(patch, made), made.trainer(out)
+            passes = count_passes(patch, trainer)
+            trainer.run()
+        return LeftAlone(steps, passes, final_state(out))
+
+    return run
+
+
+def in_the_last_phase_but_one(done: list[str]) -> int:
+    """The number of a step in its middle: what earlier phases have left must be kept, and what the last one needs."""
+    phases = [len(list(steps)) for _, steps in groupby(done)]
+    return sum(phases[:-2]) + (phases[-2:][0] + 1) // 2
+
+
+def second(_: list[str]) -> int:
+    return 2
+
+
+def middle(done: list[str]) -> int:
+    return len(done) // 2
+
+
+def last_but_one(done: list[str]) -> int:
+    return len(done) - 1
+
+
+STOPS = [
+    in_the_last_phase_but_one,
+    *(pytest.param(stop, marks=pytest.mark.long) for stop in (second, middle, last_but_one)),
+]
+
+
+@pytest.mark.parametrize("choose", STOPS)
+@pytest.mark.parametrize("name", METHODS)
+def test_an_interrupted_run_ends_like_any_other(
+    name: str,
+    choose: Callable[[list[str]], int],
+    left_alone: Callable[[str], LeftAlone],
+    toy: "MakeToy",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, made = left_alone(name), toy(name, **SHORT)
+    count_steps(monkeypatch, made, choose(whole.steps))
+    with pytest.raises(TrainingStopped):
+        made.trainer(tmp_path).run()
+    toy(name, **SHORT).trainer(tmp_path).run(resume=True)
+    must_be_equal(final_state(tmp_path), whole.state)
+
+
+@pytest.mark.parametrize("choose", [max, pytest.param(min, marks=pytest.mark.long)])  # the last pass, or the first
 @pytest.mark.parametrize("name", METHODS)
 def test_a_signal_between_phases_is_obeyed_at_once(
-    name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    choose: Callable[[range], int],
+    left_alone: Callable[[str], LeftAlone],
+    toy: "MakeToy",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Within what a method does before and after its phases, which may be a pass over a million images."""
-    trainer = toy(name, **SHORT).trainer(tmp_path / "whole")
-    passes = count_passes(monkeypatch, trainer)
-    trainer.run()
-    assert not passes or max(passes) > 1
-    for stop in {1, len(passes)} & set(range(1, len(passes) + 1)):
-        out = tmp_path / str(stop)
-        trainer = toy(name, **SHORT).trainer(out)
-        passes_until_stop = count_passes(monkeypatch, trainer, stop)
-        with pytest.raises(TrainingStopped):
-            trainer.run()
-        assert (len(passes_until_stop), passes_until_stop[-1]) == (stop, 1)
-        toy(name, **SHORT).trainer(out).run(resume=True)
-        must_be_equal(final_state(out), final_state(tmp_path / "whole"))
+    whole = left_alone(name)
+    if not whole.passes:
+        return
+    assert max(whole.passes) > 1
+    stop = choose(range(1, len(whole.passes) + 1))
+    trainer = toy(name, **SHORT).trainer(tmp_path)
+    passes_until_stop = count_passes(monkeypatch, trainer, stop)
+    with pytest.raises(TrainingStopped):
+        trainer.run()
+    assert (len(passes_until_stop), passes_until_stop[-1]) == (stop, 1)
+    toy(name, **SHORT).trainer(tmp_path).run(resume=True)
+    must_be_equal(final_state(tmp_path), whole.state)
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])

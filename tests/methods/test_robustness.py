@@ -21,6 +21,8 @@ from somnet.data.proposals import Scan
 from somnet.runs.run import build_method
 from somnet.training.loop import Trainer, TrainingImages
 
+pytestmark = pytest.mark.slow
+
 AGAINST_FLIPS = (
     "confident",
     "curriculumnet",

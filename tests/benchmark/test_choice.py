@@ -1,0 +1,84 @@
+"""What a benchmark is asked for: seeds, methods and tables."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from somnet.benchmark.bench import Benchmark, choose_entries
+from somnet.benchmark.demo import parse_seeds
+from somnet.benchmark.paper_tables import VARIANTS
+from somnet.errors import ConfigError
+from somnet.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from tests.conftest import Tiny
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0", (0,)),
+        ("0,1,2", (0, 1, 2)),
+        ("0-4", (0, 1, 2, 3, 4)),
+        ("7, 2-3 ,2", (7, 2, 3)),
+        ("5-5", (5,)),
+    ],
+)
+def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "-1", "1,", "4-0", "0-", "1.5", "1--2", "0-4-5", "0-99999999999999999999", "4294967296"]
+)
+def test_seeds_that_cannot_be_read_say_how_to_write_them(text: str) -> None:
+    with pytest.raises(ConfigError, match="0,1,2 or 0-4"):
+        parse_seeds(text)
+
+
+def test_all_methods_take_part_by_default() -> None:
+    entries, tables = choose_entries()
+    assert tuple(entry.name for entry in entries) == tuple(METHODS)
+    assert all(entry.name == entry.method and not entry.settings for entry in entries)
+    assert tables == ("methods",)
+    assert choose_entries("all") == (entries, tables)
+
+
+def test_tables_choose_what_takes_part() -> None:
+    def names(*words: str | None) -> list[str]:
+        return [entry.name for entry in choose_entries(*words)[0]]  # type: ignore[arg-type]
+
+    assert names("sl, plain,sl") == ["sl", "plain"]
+    assert names(None, "ablations") == [figure.entry.name for figure in VARIANTS["ablations"]]
+    assert names("elr", "ablations")[:3] == ["elr", "plain", "plain-roi"]
+    assert len(names(None, "parameters")) == 10
+    everything = names("all", "parameters,ablations,methods")
+    assert len(everything) == len(set(everything)) == len(METHODS) + 7 + 10
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nope",), "plain, plain-roi"),
+        (("",), "no method ''"),
+        (("plain,",), "no method ''"),
+        (("all,plain",), "no method 'all'"),
+        ((None, "figures"), "methods, ablations, parameters"),
+    ],
+)
+def test_what_is_unknown_is_named(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        choose_entries(*words)
+
+
+def test_equal_settings_are_run_once(data: Path, tiny: "Tiny") -> None:
+    entries, _ = choose_entries(None, "parameters")
+    benchmark = Benchmark(data, entries, (0, 1), tiny.config())
+    names = benchmark.stands_for()
+    assert names["somnet-ng2"] == "somnet"  # 2 images a bag is the default
+    assert names["somnet-ng3"] == "somnet-ng3"
+    assert names["somnet-L12x12"] == "somnet-L12x12"  # a memory of 3 x 3 is the default here
+    of_the_paper = replace(benchmark, config=benchmark.config.with_settings({"somnet.memory.side": 12}))
+    assert of_the_paper.stands_for()["somnet-L12x12"] == "somnet"
