@@ -9,7 +9,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from somnet.errors import SomnetError, TrainingStopped
-from somnet.system.parallel import die_with_parent
+from somnet.system.parallel import die_with_parent, opencv_without_threads
 from somnet.system.ranks import leave_ranks
 from somnet.system.signals import StopFlag, stopping_signals
 
@@ -28,7 +28,8 @@ def in_a_child(work: Callable[[], None], stop: StopFlag) -> str | None:
     receiver, sender = context.Pipe(duplex=False)
     stop.check()
     child = context.Process(target=_be_child, args=(work, sender, stop))
-    child.start()
+    with opencv_without_threads():
+        child.start()
     sender.close()
     told = False
     while child.is_alive():

@@ -1,5 +1,6 @@
 """Work on all cores, in processes; or in threads, where the work itself leaves Python."""
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -28,8 +29,8 @@ def on_all_cores(
     count = own_cores() if workers is None else max(1, workers)
     start = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  # scripts need no __main__ guard
     chunks = [tasks[i : i + TASKS_AT_ONCE] for i in range(0, len(tasks), TASKS_AT_ONCE)]
-    cv2.setNumThreads(1)  # before the fork: one process per core is enough, and a child could not end inherited threads
-    with ProcessPoolExecutor(count, multiprocessing.get_context(start), initializer=_start_worker) as pool:
+    context = multiprocessing.get_context(start)
+    with opencv_without_threads(), ProcessPoolExecutor(count, context, initializer=_start_worker) as pool:
         each = _one_by_one if in_order else as_completed
         try:
             for future in each([pool.submit(_do_all, work, chunk) for chunk in chunks]):
@@ -41,7 +42,16 @@ def on_all_cores(
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-            cv2.setNumThreads(-1)  # OpenCV's own choice again
+
+
+@contextlib.contextmanager
+def opencv_without_threads() -> Iterator[None]:
+    """Within this context a process may be forked: a child waits for ever to end threads that it only inherited."""
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(-1)  # OpenCV's own choice again
 
 
 def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterator[R]:

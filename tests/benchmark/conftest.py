@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from somnet.benchmark.bench import Benchmark, choose_entries, run_bench
+from somnet.benchmark.bench import run_bench
 from somnet.benchmark.paper_tables import Entry
-from somnet.core.types import Bag, Losses, Phase
+from somnet.benchmark.trials import Benchmark, choose_entries
+from somnet.core.types import BagBatch, Phase
 from somnet.data.noise import parse_noise
+from somnet.methods.base import Step
 from somnet.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -36,11 +38,11 @@ def before_each_step(patch: pytest.MonkeyPatch, act: Callable[[int], None]) -> N
     """Call act(number of the step) before every step of plain; children that are forked do so too."""
     step, count = Plain.step, 0
 
-    def wrapped(self: Plain, bag: Bag, phase: Phase) -> Losses:
+    def wrapped(self: Plain, batch: BagBatch, phase: Phase) -> Step:
         nonlocal count
         count += 1
         act(count - 1)
-        return step(self, bag, phase)
+        return step(self, batch, phase)
 
     patch.setattr(Plain, "step", wrapped)
 

@@ -17,7 +17,9 @@ import pytest
 
 from somnet.benchmark import bench as bench_module
 from somnet.benchmark import demo as demo_module
-from somnet.benchmark.bench import COSTS, Benchmark, data_folder, in_a_child, make_data, run_bench
+from somnet.benchmark.bench import make_data, run_bench
+from somnet.benchmark.child import in_a_child
+from somnet.benchmark.trials import COSTS, Benchmark, data_folder
 from somnet.data.noise import parse_noise
 from somnet.data.sources import open_source
 from somnet.errors import DataError, TrainingStopped
@@ -250,3 +252,14 @@ def test_a_child_tells_why_it_failed() -> None:
 
     assert in_a_child(fail, StopFlag()) == "no pictures: add some"
     assert "exit code 7" in str(in_a_child(lambda: os._exit(7), StopFlag()))
+
+
+def test_a_child_does_not_wait_for_threads_of_opencv_that_it_has_not() -> None:
+    code = (
+        "import cv2, numpy\n"
+        "from somnet.benchmark.child import in_a_child\nfrom somnet.system.signals import StopFlag\n"
+        "cv2.setNumThreads(4)\ncv2.GaussianBlur(numpy.zeros((2000, 2000, 3), numpy.uint8), (31, 31), 0)\n"
+        "print(in_a_child(lambda: cv2.setNumThreads(1), StopFlag()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr

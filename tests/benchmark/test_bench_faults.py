@@ -10,12 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from somnet.benchmark.bench import BENCH, COSTS, Benchmark, Trial, run_bench
+from somnet.benchmark.bench import BENCH, run_bench
 from somnet.benchmark.paper_tables import Entry
+from somnet.benchmark.trials import COSTS, Benchmark, Trial
 from somnet.config import Config
 from somnet.data.noise import NoiseRecipe
 from somnet.errors import DataError, RunError, SomnetError
-from somnet.runs.run import SUMMARY
+from somnet.system.folders import SUMMARY
 from tests.benchmark.conftest import Finished, before_each_step, lasting, rows_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_a_folder_that_is_no_benchmark_is_left_alone(
 ) -> None:
     (tmp_path / name).write_text("years of work")
     before = photos.fingerprint(tmp_path)
-    with pytest.raises(RunError, match="no benchmark"):
+    with pytest.raises(RunError, match="not a benchmark"):
         run_bench(plain, tmp_path, resume=resume)
     with pytest.raises(RunError, match="is a file"):
         run_bench(plain, tmp_path / name, resume=resume)

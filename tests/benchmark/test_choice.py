@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from somnet.benchmark.bench import Benchmark, choose_entries
 from somnet.benchmark.demo import parse_seeds
 from somnet.benchmark.paper_tables import VARIANTS
+from somnet.benchmark.trials import Benchmark, choose_entries
 from somnet.errors import ConfigError
 from somnet.methods.registry import METHODS
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import somnet
+from somnet.training.train import train_without_report
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
@@ -54,7 +54,7 @@ def made(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOMNET_CACHE", str(data.parent / "cache"))
         config = tiny.config("plain", **{"train.epochs": 1})
-        somnet.train(data, config, out=out, device="cpu", workers=0, report=False)
+        train_without_report(data, config, out=out, device="cpu", workers=0)
     return Made(out, data, photos.fingerprint(data))
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-import somnet
 from somnet.cleaning import clean as cleaning
 from somnet.cleaning.clean import CleaningRules, clean
 from somnet.data.sources import open_source
 from somnet.errors import ConfigError, RunError
 from somnet.runs.run import Run
 from somnet.system.files import link_or_copy
+from somnet.training.train import train_without_report
 from tests.cleaning.conftest import HOSTILE, WRONG, Made, metadata, removed
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_somnet_trains_on_the_cleaned_data(run: Path, tmp_path: Path, tiny: "Tin
     index = open_source(tmp_path / "cleaned")
     assert index.classes == ("=birch", "ash", "oak, red")
     config = tiny.config("plain", **{"train.epochs": 1})
-    again = somnet.train(tmp_path / "cleaned", config, out=tmp_path / "2", device="cpu", workers=0, report=False)
+    again = train_without_report(tmp_path / "cleaned", config, out=tmp_path / "2", device="cpu", workers=0)
     assert again.summary["data"] == {"classes": 3, "train": 22, "test": 7, "unreadable": 0}
 
 

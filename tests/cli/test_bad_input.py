@@ -16,6 +16,7 @@ from PIL import ExifTags, Image
 
 import somnet
 from somnet.errors import DataError
+from somnet.training.train import train_without_report
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Photos, Tiny
@@ -167,7 +168,7 @@ def test_prediction_of_a_name_that_is_no_utf8(
     folder = tmp_path / os.fsdecode(b"d\xe9")
     folder.mkdir()
     photos.picture(0, 0).save(folder / "a.png")
-    run = somnet.train(data, tiny.config("plain"), out=tmp_path / "run", workers=1, report=False)
+    run = train_without_report(data, tiny.config("plain"), out=tmp_path / "run", workers=1)
     outcome = cli("predict", run.path, folder, "--out", tmp_path / "p.csv")
     assert outcome.code == 0, outcome.err
     assert "d\\xe9/a.png" in (tmp_path / "p.csv").read_text(encoding="utf-8")

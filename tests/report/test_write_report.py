@@ -14,7 +14,7 @@ import pytest
 from somnet.errors import RunError, SomnetError
 from somnet.report.site import is_report, write_report
 from somnet.runs.run import Run
-from somnet.training.train import train
+from somnet.training.train import train, train_without_report
 from tests.report.conftest import made_up_run
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_data_files_are_scripts_that_only_hand_over_json(run: Run) -> None:
 
 def test_a_report_that_fails_does_not_lose_the_run(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
     out = tmp_path / "a run"
-    train(data, tiny.config("plain"), out=out, workers=0, report=False)
+    train_without_report(data, tiny.config("plain"), out=out, workers=0)
     assert not (out / "report").exists()
     (out / "report").mkdir()
     (out / "report" / "mine.txt").write_text("mine")

@@ -31,6 +31,7 @@ from somnet.runs.run import Run
 from somnet.system.compute import choose_device
 from somnet.system.folders import LAST
 from somnet.system.signals import CONTINUE
+from somnet.training.train import train_without_report
 
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
@@ -80,7 +81,7 @@ def uninterrupted(
     def reference(kind: str) -> tuple[Config, Result]:
         if kind not in known:
             config, out = tiny.config(**KINDS[kind]), tmp_path_factory.mktemp("whole") / "run"
-            somnet.train(data, config, out=out, workers=0, report=False)
+            train_without_report(data, config, out=out, workers=0)
             known[kind] = config, Result.of(out)
         return known[kind]
 
@@ -108,7 +109,7 @@ def train_to_the_end(data: Path, config: Config, out: Path) -> int:
     """Resume until the run is finished; returns how often it was interrupted."""
     for interruptions in range(50):
         try:
-            somnet.train(data, config, out=out, workers=0, resume=True, report=False)
+            train_without_report(data, config, out=out, workers=0)
         except (TrainingStopped, Crash):
             continue
         return interruptions
@@ -217,14 +218,14 @@ def test_a_killed_process_can_be_resumed(
     assert not (tmp_path / "run" / "summary.json").exists()
     with pytest.raises(RunError, match="--resume"):
         _ = Run(tmp_path / "run").summary
-    somnet.train(data, config, out=tmp_path / "run", workers=0, resume=True, report=False)
+    train_without_report(data, config, out=tmp_path / "run", workers=0)
     Result.of(tmp_path / "run").must_equal(expected)
     assert (CONTINUE in done.stderr) is (number != signal.SIGKILL)
 
 
 def test_the_seed_changes_the_weights(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
     configs = [tiny.config("plain", seed=seed) for seed in (0, 1)]
-    runs = [somnet.train(data, c, out=tmp_path / str(c.seed), workers=0, report=False) for c in configs]
+    runs = [train_without_report(data, c, out=tmp_path / str(c.seed), workers=0) for c in configs]
     first, second = (run.model.classifier.weight for run in runs)
     assert not torch.equal(first, second)
 
@@ -244,7 +245,7 @@ def test_resume_refuses_changed_images(
 
 
 def test_a_run_can_be_used_from_python(data: Path, tiny: "Tiny", photos: "Photos", tmp_path: Path) -> None:
-    run = somnet.train(data, tiny.config(), out=tmp_path / "run", workers=0, report=False)
+    run = train_without_report(data, tiny.config(), out=tmp_path / "run", workers=0)
     assert run.classes == ("=birch", "ash", "oak, red")
     assert run.scores().num_rows == 18
     result = run.evaluate(data, workers=0)
@@ -261,7 +262,7 @@ def test_a_run_can_be_used_from_python(data: Path, tiny: "Tiny", photos: "Photos
 def test_evaluate_leaves_out_unknown_classes(
     data: Path, tiny: "Tiny", photos: "Photos", tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = somnet.train(data, tiny.config("plain"), out=tmp_path / "run", workers=0, report=False)
+    run = train_without_report(data, tiny.config("plain"), out=tmp_path / "run", workers=0)
     other = photos.fill(tmp_path / "other", names=("ash", "elm"), train=1, test=2)
     assert run.evaluate(other, workers=0).n == 2
     assert "elm" in caplog.text
@@ -294,7 +295,7 @@ def test_a_lost_table_comes_back_as_the_message_promises(
 
 
 def test_a_damaged_run_is_named(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
-    run = somnet.train(data, tiny.config("plain"), out=tmp_path / "run", workers=0, report=False)
+    run = train_without_report(data, tiny.config("plain"), out=tmp_path / "run", workers=0)
     (run.path / LAST).write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"last\.safetensors"):
         _ = Run(run.path).model
