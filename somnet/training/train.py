@@ -100,9 +100,9 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     method = build_method(config, scanned.train.labels, len(scanned.classes)).to(compute.device)
     _check_ranks(method, config, ranks)
     if ranks.first:
-        begin(out, config, scanned, overwrite=overwrite)
         if overwrite and is_report(out / REPORT):
-            remove_report(out / REPORT)
+            remove_report(out / REPORT)  # first: a report that outlived its run would be taken for the new one's
+        begin(out, config, scanned, overwrite=overwrite)
         ranks.note(started_note(out))
     ranks.barrier()
     with logging_to(out / LOG) if ranks.first else contextlib.nullcontext():
