@@ -44,4 +44,4 @@ class Phase:
     images_per_bag: int = 1
     needs_images: bool = True  # False: the method works on features it has prepared
     passes: float = 1.0  # of its images through a network with gradient, an epoch; budgets are compared by them
-    fresh: bool = False  # True: the optimiser's momentum starts anew, as for a new network
+    fresh: bool = False  # True: the optimiser's momentum starts from zero, as for a new network

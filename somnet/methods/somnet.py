@@ -53,7 +53,7 @@ class SomNet(Method):
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """The memory starts from image features; K-means clusters the bag features anew before each joint epoch."""
+        """The memory starts from image features; K-means clusters the bag features before each joint epoch."""
         self.features = torch.zeros(0)
         if phase.name == INIT_MEMORY:
             self.features = torch.cat([self.network.image_features(batch.images) for batch in bag_pass(1)])
