@@ -157,7 +157,7 @@ def bash(line: str) -> str:
         (bash("python -m benchmarks.nothing"), "there is no module benchmarks.nothing"),
         (bash("make dmeo"), "there is no make target dmeo"),
         (bash("pip install 'somnet[exports]'"), "there is no extra exports"),
-        (bash("pytest -m slow"), "there is no marker slow"),
+        (bash("pytest -m quick"), "there is no marker quick"),
         (bash("pytest tests/test_cli.py"), "there is no tests/test_cli.py"),
         (bash("sbatch examples/slurm.bash"), "there is no examples/slurm.bash"),
         (bash("somnets train crawl"), "the program somnets is not understood"),

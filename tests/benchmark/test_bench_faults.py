@@ -94,7 +94,7 @@ def test_a_folder_that_is_no_benchmark_is_left_alone(
 ) -> None:
     (tmp_path / name).write_text("years of work")
     before = photos.fingerprint(tmp_path)
-    with pytest.raises(RunError, match="not a benchmark"):
+    with pytest.raises(RunError, match="not a somnet benchmark"):
         run_bench(plain, tmp_path, resume=resume)
     with pytest.raises(RunError, match="is a file"):
         run_bench(plain, tmp_path / name, resume=resume)
@@ -116,7 +116,7 @@ def test_other_settings_are_not_mixed_in(
     before = photos.fingerprint(cached.out)
     settings = change.pop("settings", {})
     other = replace(cached.benchmark, config=cached.benchmark.config.with_settings(settings), **change)
-    with pytest.raises(RunError, match=f"begun with another {named}"):
+    with pytest.raises(RunError, match=f"started with another {named}"):
         run_bench(other, cached.out, resume=True)
     assert photos.fingerprint(cached.out) == before
 

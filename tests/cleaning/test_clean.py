@@ -165,7 +165,7 @@ def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, t
     (tmp_path / "cleaned/.DS_Store").write_text("what a file browser leaves is nobody's work")
     clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS, overwrite=True)
     (tmp_path / "cleaned" / name).write_text("mine")
-    with pytest.raises(RunError, match=f"holds {name}, which is not of the cleaning"):
+    with pytest.raises(RunError, match=f"contains {name}, which cleaning did not write"):
         clean(run, tmp_path / "cleaned", overwrite=True)
     assert (tmp_path / "cleaned" / name).read_text() == "mine"
 

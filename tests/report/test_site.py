@@ -102,7 +102,7 @@ def test_the_threshold_tells_which_images_go(run: Run, visit: Visits) -> None:
         expect(page.locator("#would-go")).to_have_text(
             f"Below {step / 100:.2f}: {len(mine)} of 8 images here would go, {len(go)} of {len(table)} in all classes."
         )
-        expect(page.locator("#sheet .tile.goes")).to_have_count(len(mine))
+        expect(page.locator("#sheet .tile.removed")).to_have_count(len(mine))
     page.select_option("#filter", "go")
     expect(page.locator("#sheet .tile")).to_have_count(len(mine))
     page.locator("#threshold").focus()
@@ -200,7 +200,7 @@ def test_decisions_survive_download_and_reload(run: Run, visit: Visits, tmp_path
     assert decisions_of(page) == made
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     page.set_input_files("#file", tmp_path / "other.csv")
-    expect(page.locator("#note")).to_contain_text("no decisions.csv")
+    expect(page.locator("#note")).to_contain_text("not a decisions.csv")
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=200)

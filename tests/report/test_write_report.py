@@ -25,7 +25,7 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
     (made.path / "report").mkdir()
     (made.path / "report" / "mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="is no report"):
+    with pytest.raises(RunError, match="is not a report"):
         write_report(made)
     assert (made.path / "report" / "mine.txt").read_text() == "mine"
     index = write_report(made, tmp_path / "other")
@@ -48,7 +48,7 @@ def test_what_is_not_of_a_report_outlives_it(tmp_path: Path) -> None:
     assert not (folder / "old-page.html").exists()
 
 
-def test_a_run_that_starts_anew_keeps_what_was_beside_its_report(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
+def test_a_run_that_starts_over_keeps_what_was_beside_its_report(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
     out = tmp_path / "run"
     train(data, tiny.config("plain"), out=out, workers=0)
     (out / "report" / "decisions.csv").write_text("an evening's work")
@@ -74,7 +74,7 @@ def test_tables_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
     other = made_up_run(tmp_path / "other", [("a.jpg", "x"), ("b.jpg", "y"), ("c.jpg", "y")])
     shutil.copy(other.path / "regions.parquet", made.path)
-    with pytest.raises(RunError, match="do not fit"):
+    with pytest.raises(RunError, match="do not match"):
         write_report(made)
     assert not (made.path / "report").exists()
 
