@@ -251,7 +251,7 @@ class BagBatches(Dataset[BagBatch]):
     def _seed(self, batch: int, position: int) -> int | None:
         if self.seed is None:
             return None
-        return int(np.random.SeedSequence((self.seed, batch, position)).generate_state(1, np.uint64)[0] >> 1)
+        return int(np.random.SeedSequence((self.seed, batch, position)).generate_state(1, np.uint64)[0]) >> 1
 
 
 def load(batches: BagBatches, workers: int, skip: int = 0) -> Iterator[BagBatch]:

@@ -78,9 +78,7 @@ def _near(hashes: pa.Array) -> NDArray[np.int64]:
         return np.empty((2, 0), np.int64)
     rows = np.flatnonzero(hashes.is_valid())[np.unique(encoded.indices, return_index=True)[1]]  # (u,)
     packed = np.frombuffer(b"".join(encoded.dictionary.to_pylist()), np.uint8).reshape(-1, HASH_BYTES)
-    padded = np.zeros((len(packed), -(-HASH_BYTES // 8) * 8), np.uint8)
-    padded[:, :HASH_BYTES] = packed
-    words = padded.view(np.uint64)  # (u, W)
+    words = packed.view(np.uint16)  # (u, HASH_BYTES / 2)
     first = np.arange(len(rows))
     rng = np.random.default_rng(0)
     for _ in range(BANDS):
@@ -89,7 +87,7 @@ def _near(hashes: pa.Array) -> NDArray[np.int64]:
         for one, other in _candidates(band):
             new = first[one] != first[other]
             one, other = one[new], other[new]
-            different = np.bitwise_count(words[one] ^ words[other]).sum(axis=1)
+            different = _ONES[words[one] ^ words[other]].sum(axis=1)
             pairs.append(np.stack([one, other])[:, different <= MOST_DIFFERENT])
         first = _merge(first, np.concatenate(pairs, axis=1))
     return np.stack([rows[first], rows])
@@ -112,3 +110,7 @@ def _candidates(band: NDArray[np.uint32]) -> Iterator[tuple[NDArray[np.int64], N
         if len(same) == 0:
             return
         yield order[same], order[same + step]
+
+
+_WORDS = np.arange(2**16, dtype=np.uint16)
+_ONES = np.unpackbits(_WORDS.view(np.uint8).reshape(-1, 2), axis=1).sum(axis=1, dtype=np.uint8)  # bits set in each word

@@ -5,9 +5,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from torchvision import tv_tensors
 from torchvision.transforms import v2
 
+ASPECTS = (3 / 4, 4 / 3)  # of a crop, width to height
 SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the object
 
 
@@ -36,32 +36,37 @@ class Augment:
 
     def __init__(self, side: int, smallest_crop: float = 0.4) -> None:
         self.side = side
-        self.steps = v2.Compose(
-            [
-                v2.RandomResizedCrop(side, scale=(smallest_crop, 1.0), antialias=True),
-                v2.RandomHorizontalFlip(),
-                v2.ColorJitter(0.3, 0.3, 0.3),
-            ]
-        )
+        self.areas = (smallest_crop, 1.0)
+        self.colour = v2.ColorJitter(0.3, 0.3, 0.3)
 
     def __call__(self, image: Image.Image, boxes: Tensor, mask: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
         """uint8 (3, side, side), boxes (P, 4) as shares of the crop, and which of them are still there (P,)."""
-        width, height = image.size
         pixels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)
-        scale = torch.tensor([width, height, width, height])
-        framed = tv_tensors.BoundingBoxes(  # not clamped by the crop: what is cut off must be known
-            boxes * scale, format="XYXY", canvas_size=(height, width), clamping_mode=None
-        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            crop, moved = self.steps(tv_tensors.Image(pixels), framed)
-        whole = moved.as_subclass(Tensor) / self.side  # (P, 4) may reach beyond the crop
+            frame = v2.RandomResizedCrop.get_params(pixels, self.areas, ASPECTS)  # top, left, height, width
+            crop = v2.functional.resized_crop(pixels, *frame, size=[self.side, self.side], antialias=True)
+            flipped = bool(torch.rand(1) < 0.5)
+            crop = self.colour(v2.functional.horizontal_flip(crop) if flipped else crop)
+        whole = self._moved(boxes * torch.tensor([*image.size, *image.size]), frame, flipped) / self.side
         shares = whole.clamp(0, 1)
         shares[0] = torch.tensor([0.0, 0.0, 1.0, 1.0])  # box 0 is the image, whatever crop of it is used
         rest = _area(shares) / _area(whole).clamp(min=1e-9)
         mask = mask & (rest >= SMALLEST_REST)
         mask[0] = True
-        return crop.as_subclass(Tensor), shares * mask[:, None], mask
+        return crop, shares * mask[:, None], mask
+
+    def _moved(self, boxes: Tensor, frame: tuple[int, int, int, int], flipped: bool) -> Tensor:
+        """Boxes (P, 4) in pixels of the image to pixels of the crop, which they may reach beyond.
+
+        torchvision moves boxes too, but it cuts off what is outside, and then nobody knows how much that was.
+        """
+        top, left, height, width = frame
+        x, y = self.side / width, self.side / height
+        moved = (boxes - torch.tensor([left, top, left, top])) * torch.tensor([x, y, x, y])
+        if flipped:
+            moved[:, [2, 0]] = self.side - moved[:, [0, 2]]
+        return moved
 
 
 def _area(boxes: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ def overlap(low: Tensor, high: Tensor, cells: int) -> Tensor:
     edges = torch.linspace(0, 1, cells + 1, device=low.device, dtype=low.dtype)
     length = torch.minimum(high[..., None], edges[1:]) - torch.maximum(low[..., None], edges[:-1])
     length = length.clamp(min=0)  # (..., cells)
-    return length / length.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(length.dtype).tiny)
+    total = length.sum(dim=-1, keepdim=True)
+    return length / total.where(total > 0, 1)
 
 
 def pool_boxes(maps: Tensor, boxes: Tensor) -> Tensor:

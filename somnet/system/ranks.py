@@ -210,6 +210,7 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
         )
         try:
             yield ranks
+            time.sleep(LOOK_SECONDS)  # gloo's threads drop their last tensors: before torch 2.8 they could not any more
         finally:
             dist.destroy_process_group()
 

@@ -41,7 +41,8 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None
 def gradient_norm(optimizer: torch.optim.Optimizer) -> float:
     """Norm of all gradients together; NaN or infinite if any of them is."""
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
-    return float(get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None]))
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return float(get_total_norm([grad.coalesce().values() if grad.is_sparse else grad for grad in gradients]))
 
 
 def running_statistics(method: Method) -> list[Tensor]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 900  # seconds for what takes twenty on a machine that is not busy
+LOOK = 3  # seconds between two looks of torchrun: a rank that lost the other one can say so before it is told to end
 RESUMABLE = {"train.epochs": 24, "train.batch_size": 5}
 
 
@@ -47,7 +48,7 @@ def torchrun(*words: object, restarts: int = 0) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     environment.pop("FORCE_COLOR", None)
     return subprocess.Popen(
-        [*command, "--max-restarts", str(restarts), *map(str, words)],
+        [*command, "--max-restarts", str(restarts), "--monitor-interval", str(LOOK), *map(str, words)],
         cwd=ROOT,
         env=environment,
         text=True,

@@ -9,6 +9,7 @@ import torch
 from somnet.core.types import Phase
 from somnet.training.optim import (
     enter_phase,
+    gradient_norm,
     learning_rates,
     make_optimizer,
     momentum_tensors,
@@ -58,6 +59,13 @@ def test_the_memory_is_trained_by_plain_sgd(toy: "MakeToy") -> None:
     assert "keys" in groups
     for group in groups.values():
         assert (group["momentum"], group["weight_decay"]) == (0.0, 0.0)
+
+
+def test_the_gradients_of_the_memory_count_as_if_they_were_dense() -> None:
+    dense, sparse = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(4, 2))
+    rows = torch.nn.functional.embedding(torch.tensor([2, 0, 2]), sparse, sparse=True)
+    torch.autograd.backward(rows.sum() + 3 * dense.sum())
+    assert gradient_norm(torch.optim.SGD([dense, sparse])) == pytest.approx((9 + 2 * 2**2 + 2 * 1) ** 0.5)
 
 
 def test_momentum_goes_round(toy: "MakeToy") -> None:
