@@ -19,6 +19,8 @@ from somnet.methods.base import Method, Observation, Step, of_label
 from somnet.methods.settings import MethodSettings, Share
 from somnet.nn.backbones import Network
 
+GIVEN, SOFTENED = "given", "softened"  # phases: the labels that are learnt
+
 
 class BootstrappingSettings(MethodSettings):
     """They are checked, hashed and shown like all others."""
@@ -39,14 +41,14 @@ class Bootstrapping(Method):
         train = self.config.train
         first = round(self.settings.start * train.epochs)
         turn = first / train.epochs
-        given = Phase("given", first, {"network": train.lr}, anneal=(0.0, turn))
-        return given, Phase("softened", train.epochs - first, {"network": train.lr}, anneal=(turn, 1.0))
+        given = Phase(GIVEN, first, {"network": train.lr}, anneal=(0.0, turn))
+        return given, Phase(SOFTENED, train.epochs - first, {"network": train.lr}, anneal=(turn, 1.0))
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """One loss; what is observed of the images feeds the curves of the report."""
         logits = self.predict(batch.images)  # (I, C)
         p = logits.detach().softmax(dim=1)
-        trust = 1.0 if phase.name == "given" else self.settings.trust
+        trust = 1.0 if phase.name == GIVEN else self.settings.trust
         target = trust * one_hot(batch.label, self.classes) + (1 - trust) * p
         observed = Observation(rows=batch.rows[:, 0], scores=of_label(p, batch.label))
         return Step({"cls": cross_entropy(logits, target)}, observed)

@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from somnet.errors import ConfigError
-from somnet.methods.registry import TRUSTED, is_trusted, section_named, sections_of
+from somnet.methods.registry import TRUSTED, is_trusted, section_named, sections_of, trust
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Strength
 
 SEEDS = 2**32  # seeds are below it
@@ -69,8 +69,13 @@ class Config(Section):
         """Complete the sections of the chosen method; of another one, keep what differs from its defaults."""
         if not isinstance(tree, Mapping) or not isinstance(method := tree.get("method", DEFAULT_METHOD), str):
             return tree  # which is refused later
+        trust(method)
         given = {name: _plain(value) for name, value in tree.items() if name not in cls.model_fields}
         own = sections_of(method)
+        if taken := own.keys() & cls.model_fields.keys():
+            raise ConfigError(
+                f"a method's settings cannot be called '{taken.pop()}', as every run has such: rename its file"
+            )
         others = {name: kind for name in given if name not in own and (kind := section_named(name))}
         sections = _sections_model(tuple({**own, **others}.items())).model_validate(given).model_dump()
         defaults = {name: kind().model_dump() for name, kind in others.items()}
@@ -123,7 +128,13 @@ def validated(tree: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(f"the config is not valid: {mistakes(error)}") from None
+        shared = {name: value for name, value in tree.items() if name in Config.model_fields}
+        told = mistakes(error)
+        try:
+            Config.model_validate(shared)
+        except ValidationError as more:  # mistakes in the sections of methods must not hide the others
+            told = told if mistakes(more) in told else f"{told}; {mistakes(more)}"
+        raise ConfigError(f"the config is not valid: {told}") from None
     except RecursionError:
         raise ConfigError("the config is nested too deeply: see docs/configuration.md for the names") from None
 
@@ -140,9 +151,13 @@ def load_config(
             raise ConfigError(f"cannot read the config {file}: {error.strerror}: give an existing TOML file") from None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{file} is not valid TOML: {error}: fix that place") from None
+    given = dict(_parse_setting(text) for text in settings)
+    given |= {name: value for name, value in (flags or {}).items() if value is not None}
+    if "method" in given:  # the keyboard decides, before the file is judged
+        tree["method"] = given["method"]
+    elif file is not None:
         _check_trust(tree.get("method"), file)
-    given = {name: value for name, value in (flags or {}).items() if value is not None}
-    return validated(tree).with_settings(dict(_parse_setting(text) for text in settings) | given)
+    return validated(tree).with_settings(given)
 
 
 def _check_trust(method: object, file: Path) -> None:

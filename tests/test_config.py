@@ -190,3 +190,8 @@ def test_the_hash_does_not_change_with_the_order(tmp_path: Path) -> None:
 def test_the_hash_is_that_of_the_meaning() -> None:
     assert load_config(settings=["train.lr=1"]).hash() == load_config(settings=["train.lr=1.0"]).hash()
     assert load_config(settings=["seed=0"]).hash() == Config().hash()
+
+
+def test_mistakes_in_the_sections_of_methods_hide_no_others() -> None:
+    with pytest.raises(ConfigError, match=r"elr\.beta: .*train\.lr: "):
+        validated({"train": {"lr": -1}, "elr": {"beta": 2}})

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from somnet.benchmark.child import in_a_child
 from somnet.benchmark.comparison import Comparison, Result, chart, comparison_table, results_csv
@@ -22,6 +23,7 @@ from somnet.data.noise import write_noisy
 from somnet.data.sources import open_source
 from somnet.data.sources.manifest import find_manifest
 from somnet.errors import DataError, RunError, SomnetError
+from somnet.methods.registry import section_named
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
@@ -106,10 +108,16 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> None:
         before = {}
     refuse_taken(out, "a somnet benchmark", ours=bool(before), meant=resume, how="--resume to continue")
     fixed = benchmark.fixed_settings()
-    if before and (changed := [name for name, value in fixed.items() if before.get(name) != value]):
+    if before and (changed := [name for name in {**before, **fixed} if _value(before, name) != _value(fixed, name)]):
         raise RunError(
             f"{out} was started with another {', '.join(changed)}: use what {out / BENCH} says, or give another --out"
         )
+
+
+def _value(settings: Mapping[str, Any], name: str) -> Any:
+    """What was set; a section that is not mentioned has its defaults."""
+    kind = None if name in settings else section_named(name)
+    return settings.get(name) if kind is None else kind().model_dump(mode="json")
 
 
 def _time_left(trials: Sequence[Trial], results: Mapping[Trial, Result]) -> str:

@@ -28,7 +28,7 @@ def in_a_child(work: Callable[[], None], stop: StopFlag) -> str | None:
     receiver, sender = context.Pipe(duplex=False)
     stop.check()
     child = context.Process(target=_be_child, args=(work, sender, stop))
-    with opencv_without_threads():
+    with opencv_without_threads():  # the child keeps one thread, until it works on all cores
         child.start()
     sender.close()
     told = False

@@ -15,7 +15,7 @@ from somnet.errors import ConfigError, RunError, TrainingStopped
 from somnet.report.pictures import draw_data, draw_run
 from somnet.runs.run import Run
 from somnet.system.files import write_json
-from somnet.system.folders import SUMMARY
+from somnet.system.folders import ISSUES_CSV, SUMMARY
 from somnet.system.signals import AGAIN
 from somnet.training.train import train
 
@@ -62,7 +62,7 @@ def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     print_table(results)
     console = Console()
     console.print(f"\npictures: {', '.join(str(picture) for picture in pictures)}", soft_wrap=True)
-    console.print(f"scores of every image: {shown.path / 'issues.csv'}; results: {out / SUMMARY}", soft_wrap=True)
+    console.print(f"scores of every image: {shown.path / ISSUES_CSV}; results: {out / SUMMARY}", soft_wrap=True)
     return results
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from somnet.benchmark.comparison import Result
 from somnet.benchmark.paper_tables import SOMNET, VARIANTS, Entry
-from somnet.config import Config
+from somnet.config import Config, load_config
 from somnet.data.noise import NoiseRecipe
 from somnet.data.sources import absolute
 from somnet.errors import ConfigError, RunError
-from somnet.methods.registry import METHODS, known_methods, method_place
+from somnet.methods.registry import METHODS, is_trusted, trust
 from somnet.system.files import display_name, parse_json
-from somnet.system.folders import SUMMARY
+from somnet.system.folders import CONFIG, SUMMARY
 
 COSTS = "costs.json"  # what a run has cost
 TABLES = ("methods", "ablations", "parameters")
@@ -77,7 +77,7 @@ class Trial:
     def result(self) -> Result | None:
         """Its results, if it was finished with these settings and its costs are known."""
         summary, costs = known_json(self.folder / SUMMARY), known_json(self.folder / COSTS)
-        if summary.get("config_hash") != self.config.hash() or "image_passes" not in costs:
+        if not summary or "image_passes" not in costs or not self._has_these_settings():
             return None
         return Result(
             method=self.name,
@@ -90,6 +90,10 @@ class Trial:
             seconds=summary["seconds"]["total"],
             peak_memory_mb=costs["peak_memory_mb"],
         )
+
+    def _has_these_settings(self) -> bool:
+        """By the rule of --resume."""
+        return (self.folder / CONFIG).is_file() and load_config(self.folder / CONFIG).hash() == self.config.hash()
 
 
 def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple[tuple[Entry, ...], tuple[str, ...]]:
@@ -109,7 +113,7 @@ def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple
 
 def _entry(name: str) -> Entry:
     """A method at its own settings: ours, or somebody else's."""
-    method_place(name)  # an unknown one is refused
+    trust(name)  # an unknown one is refused
     return Entry(name, name)
 
 
@@ -144,7 +148,7 @@ def other_trials(benchmark: Benchmark, trials: Sequence[Trial], out: Path) -> li
     others = []
     for folder in sorted((out / "runs").glob("*-seed*")):
         name, _, seed = folder.name.rpartition("-seed")
-        known = ENTRIES.get(name) or (_entry(name) if name in known_methods() else None)
+        known = ENTRIES.get(name) or (_entry(name) if is_trusted(name) else None)
         if known and seed.isdecimal() and folder not in asked:
             others.append(trial_of(benchmark, known, int(seed), out))
     return others

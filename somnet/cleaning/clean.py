@@ -144,7 +144,7 @@ def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
         raise RunError(f"the data {data} lie inside {out}, which would be replaced: give another --out")
     refuse_working_folder(out)
     ours = (out / METADATA).is_file() and (out / REMOVED).is_file()
-    refuse_taken(out, "a cleaned data set", ours=ours, meant=overwrite, how="--overwrite to replace it")
+    refuse_taken(out, "a cleaned data set", ours=ours, meant=overwrite, how="--overwrite to replace it", replaced=True)
     if ours and (other := _not_ours(out)):
         raise RunError(f"{out} contains {other}, which cleaning did not write: move it away, or give another --out")
 

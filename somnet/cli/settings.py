@@ -51,10 +51,11 @@ def markdown(settings: list[Setting]) -> str:
 def _settings(kind: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
     comments = _comments(kind.__module__).get(kind.__name__, {})
     for name, field in kind.model_fields.items():
-        if isinstance(field.default, BaseModel):
-            yield from _settings(type(field.default), f"{prefix}{name}.")
+        value = field.get_default(call_default_factory=True)
+        if isinstance(value, BaseModel):
+            yield from _settings(type(value), f"{prefix}{name}.")
         else:
-            default = tomli_w.dumps({"x": field.default}).removeprefix("x = ").strip()
+            default = tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
             yield Setting(prefix + name, default, comments.get(name, ""))
 
 

@@ -26,8 +26,8 @@ def winner(x: Tensor, keys: Tensor) -> Tensor:
 
 def two_nearest(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and slot of the winner of Eq. 2 and of the runner-up, (B, 2) each; a lone slot is both."""
-    found = similarity(x, keys).topk(min(2, len(keys)), dim=-1)
-    return found.values.expand(-1, 2), found.indices.expand(-1, 2)
+    cosine, slot = similarity(x, keys).topk(min(2, len(keys)), dim=-1)
+    return cosine.expand(-1, 2), slot.expand(-1, 2)
 
 
 def key_loss(x: Tensor, winner_keys: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def export(
     out = run.path / EXPORT / format if out is None else Path(out)
     names = {file.name for file in out.iterdir()} if out.is_dir() else set()
     ours = not names - {CARD, WEIGHTS, CONFIG, GRAPH}
-    refuse_taken(out, "an export alone", ours=ours, meant=overwrite, how="--overwrite to replace it")
+    refuse_taken(out, "an export alone", ours=ours, meant=overwrite, how="--overwrite to replace it", replaced=True)
     card = model_card(run, format)  # an unfinished run is refused before any work
     with atomic_folder(out) as folder:
         _WRITERS[format](run, folder)

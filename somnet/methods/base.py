@@ -63,7 +63,7 @@ class Inspection:
 
 
 class Method(nn.Module, ABC):
-    """One way to train a network on noisy images. A new one is a file with a subclass and a line in registry.py."""
+    """One way to train a network on noisy images. A new one is a file with a subclass, and a name: see registry.py."""
 
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means

@@ -7,13 +7,15 @@ Another package brings a method by an entry point of the group `somnet.methods`:
 import ast
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+
+import tomli_w
 
 from somnet.errors import ConfigError
 from somnet.methods.settings import MethodSettings, Section
@@ -39,13 +41,15 @@ METHODS = {
 }
 GROUP = "somnet.methods"  # of entry points
 TRUSTED = "SOMNET_METHODS"  # environment variable: module:Class,... that a file may name
-WITHOUT_TORCH = ("typing", "pydantic", "somnet.methods.settings")  # what settings may use, and modules *_settings
+LIGHT = ("typing", "pydantic", "somnet.methods.settings")  # what settings may use, and modules *_settings
+
+_given: dict[str, str] = {}  # module:Class that the person at the keyboard has named
 
 
 @cache
 def known_methods() -> dict[str, str]:
     """Name and place, `module:Class`, of our own methods and of those that installed packages bring."""
-    return {point.name: point.value for point in entry_points(group=GROUP)} | METHODS
+    return METHODS | {point.name: point.value for point in entry_points(group=GROUP) if point.name not in METHODS}
 
 
 def method_place(name: str) -> str:
@@ -61,80 +65,110 @@ def method_place(name: str) -> str:
     )
 
 
+def trust(name: str) -> None:
+    """The person at the keyboard has named this method, so what a file says of it may be believed."""
+    if name not in known_methods():
+        _given[name] = method_place(name)
+
+
 def is_trusted(name: str) -> bool:
     """Whether a file may choose this method: loading a stranger's run must not import what it likes."""
-    if name in known_methods() or ":" not in name:
-        return True
-    return name in os.environ.get(TRUSTED, "").split(",") or name.partition(":")[0] in sys.modules
+    return name in known_methods() or name in _given or name in os.environ.get(TRUSTED, "").split(",")
 
 
 def import_method_module(module: str) -> ModuleType:
-    """The module of a method; the one of somebody's own may lie in the working folder."""
-    ours = module.startswith("somnet.")
-    path = [] if ours or _importable(module) else [os.getcwd()]
-    sys.path[:0] = path
+    """The module of a method; that of somebody's own may be in the working folder."""
+    _file_of(module)
     try:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f"cannot import the method's module '{module}' ({error}): install it, or run in the folder that contains it"
+            f"cannot import the method's module '{module}' ({error}): install what it needs, or fix it"
         ) from None
-    finally:
-        for folder in path:
-            sys.path.remove(folder)
 
 
-def _importable(module: str) -> bool:
-    """Whether a module can be imported."""
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
+def _file_of(module: str) -> Path:
+    """The file of a module, which is not run; the working folder is looked at last, and stays on the path then."""
+    for folder in ("", os.getcwd()):
+        if folder and folder not in sys.path:
+            sys.path.append(folder)
+        try:
+            spec = find_spec(module)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+            return Path(spec.origin)
+    raise ConfigError(f"there is no module '{module}' with a method: install it, or run in the folder that holds it")
 
 
 @cache
 def sections_of(name: str) -> dict[str, type[MethodSettings]]:
-    """The sections of the config that a method takes its settings from, by name: all that its module knows."""
-    module = method_place(name).partition(":")[0]
-    known = _without_torch(module) if module.startswith("somnet.") else vars(import_method_module(module)).values()
-    return {kind.section(): kind for kind in _settings_among(known)}
+    """The sections of the config that a method takes its settings from, by name."""
+    kinds = _settings_in(method_place(name).partition(":")[0])
+    for section, kind in kinds.items():
+        try:
+            tomli_w.dumps(kind().model_dump())
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the settings '{section}' need defaults that TOML can write ({error}): give them"
+            ) from None
+    return kinds
 
 
 def section_named(section: str) -> type[MethodSettings] | None:
     """The settings that a section of the config belongs to, whichever method is chosen; None: there is no such one."""
-    for name, place in known_methods().items():
+    for name, place in (known_methods() | _given).items():
         if place.partition(":")[0].rpartition(".")[2] == section:
             return sections_of(name).get(section)
     return None
 
 
-def _settings_among(values: Iterable[object]) -> list[type[MethodSettings]]:
-    return [
-        value
-        for value in values
-        if isinstance(value, type) and issubclass(value, MethodSettings) and value is not MethodSettings
-    ]
-
-
-def _without_torch(module: str) -> list[object]:
-    """What the settings in a module's file are, or are imported from beside it, without running the rest of the file.
+def _settings_in(module: str) -> dict[str, type[MethodSettings]]:
+    """The settings in a module's file, beside it, and in those of the methods that it builds on; the file is not run.
 
     torch takes seconds to load, and `--help` or a mistake in a setting should not wait for it.
     """
-    file = Path(__file__).parent.joinpath(module.rpartition(".")[2]).with_suffix(".py")
+    file = _file_of(module)
     tree = ast.parse(file.read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": module}
     for node in tree.body:
-        light = isinstance(node, ast.ImportFrom) and _is_light(node.module or "")
-        if light or (isinstance(node, ast.ClassDef) and _is_section(node, names)):
-            exec(compile(ast.Module([node], []), str(file), "exec"), names)
-    return list(names.values())
+        if _is_light(node, names):
+            try:
+                exec(compile(ast.Module([node], []), str(file), "exec"), names)
+            except NameError as error:
+                raise ConfigError(
+                    f"{file}: settings are read without the rest of the file ({error}): use nothing but "
+                    f"{', '.join(LIGHT)}"
+                ) from None
+    kinds: dict[str, type[MethodSettings]] = {}
+    for other in _bases_from(tree, module):
+        kinds |= _settings_in(other)
+    own = [value for value in names.values() if isinstance(value, type) and issubclass(value, MethodSettings)]
+    return kinds | {kind.section(): kind for kind in own if kind is not MethodSettings}
 
 
-def _is_light(module: str) -> bool:
-    return module in WITHOUT_TORCH or module.endswith("_settings")
-
-
-def _is_section(node: ast.ClassDef, names: dict[str, object]) -> bool:
+def _is_light(node: ast.stmt, names: dict[str, object]) -> bool:
+    """Whether a statement is a class of settings, or imports what such classes may use."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module in LIGHT or (node.module or "").endswith("_settings")
+    if not isinstance(node, ast.ClassDef):
+        return False
     bases = [names.get(base.id) for base in node.bases if isinstance(base, ast.Name)]
     return any(isinstance(base, type) and issubclass(base, Section) for base in bases)
+
+
+def _bases_from(tree: ast.Module, module: str) -> Iterator[str]:
+    """Modules of methods, ours or of the same package, that classes of this one are derived from."""
+    derived = {
+        base.id
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if isinstance(base, ast.Name)
+    }
+    near = ("somnet.methods.", module.partition(".")[0] + ".")
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(near) and node.module not in LIGHT:
+            if derived.isdisjoint(alias.asname or alias.name for alias in node.names):
+                continue
+            yield str(node.module)

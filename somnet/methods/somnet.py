@@ -80,15 +80,15 @@ class SomNet(Method):
         score = weight.view(batch.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
         of_memory = self._memory_step(x.detach() if self.settings.memory.detach else x, batch)
         observed = replace(of_memory.observed, rows=batch.rows[present], scores=score[present])
-        if self.settings.memory.kmeans:
-            return Step(losses, observed)
         return Step(losses | of_memory.losses, observed, of_memory.pending)
 
     def _memory_step(self, x: Tensor, batch: BagBatch) -> Step:
         """Eq. 9 for bag features (B, F)."""
         cosines, slots = self.memory.nearest(x)  # (B, 2) each
-        losses = self.memory.losses(x, batch.label, slots[:, 0])
         observed = Observation(slots=slots, cosines=cosines, memory_side=self.memory.side)
+        if self.settings.memory.kmeans:  # clusters are not trained
+            return Step({}, observed)
+        losses = self.memory.losses(x, batch.label, slots[:, 0])
         return Step(losses, observed, {"slot": slots[:, 0], "label": batch.label})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:

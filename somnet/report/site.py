@@ -19,8 +19,8 @@ from somnet.report.thumbnails import write_pictures
 from somnet.report.training_curves import write_training_page
 from somnet.runs.run import Run
 from somnet.system.files import display_name, replace_folder
+from somnet.system.folders import REPORT
 
-REPORT = "report"
 PICTURES = 20_000  # at most, of all classes together
 NAMES_PER_FILE = 5000
 CAREFUL = 0.25  # where the threshold starts if the scores do not tell

@@ -64,7 +64,8 @@ def is_run(folder: Path) -> bool:
 
 def _differences(old: Config, new: Config) -> str:
     before, now = (_flatten(config.model_dump()) for config in (old, new))
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    known = before.keys() & now.keys() if old.method != new.method else before.keys() | now.keys()
+    names = [name for name in {**before, **now} if name in known and before.get(name) != now.get(name)]
     return ", ".join(f"{name} was {before.get(name)}, now {now.get(name)}" for name in names)
 
 

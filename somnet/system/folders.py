@@ -25,14 +25,14 @@ def refuse_inside(out: Path, data: Path) -> None:
         )
 
 
-def refuse_taken(out: Path, kind: str, *, ours: bool, meant: bool, how: str) -> None:
+def refuse_taken(out: Path, kind: str, *, ours: bool, meant: bool, how: str, replaced: bool = False) -> None:
     """Refuse a folder that contains something else than a `kind`, or one that the user did not mean to write to.
 
     `ours`: it is one of that kind; `meant`: a flag says so, and `how` names the flags. Nothing is written here.
     """
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file: give another --out")
-    if not out.exists() or all(is_leftover(file) for file in out.iterdir()):
+    if not out.exists() or all(not replaced and is_leftover(file) for file in out.iterdir()):
         return
     if not ours:
         raise RunError(f"{out} exists and is not {kind}: give another --out")

@@ -144,15 +144,16 @@ class Trainer:
         set_rates(self.stepper.optimizer, learning_rates(phase, progress))
         torch.manual_seed(self._seed(self.at.step) + self.ranks.rank)
         taking_part = bool(batches.share(self.at.step))
-        taken = self.stepper.take(batch.to(self.compute.device), phase, taking_part=taking_part)
-        if taken.observed is None:
-            self._count_skipped_step(taken.losses)
+        outcome = self.stepper.take(batch.to(self.compute.device), phase, taking_part=taking_part)
+        if not outcome.finite:
+            self._count_bad_step(outcome.losses)
+        if not outcome.taken:
             return {}
-        self.watch.add(taken.observed)
+        self.watch.add(outcome.observed)
         self.at.bad_steps = 0
-        return taken.losses
+        return outcome.losses
 
-    def _count_skipped_step(self, losses: dict[str, float]) -> None:
+    def _count_bad_step(self, losses: dict[str, float]) -> None:
         self.at.bad_steps += 1
         where = f"step {self.at.step} of epoch {self.at.epoch}"
         log.warning("%s skipped, its loss or gradient is NaN or infinite: %s", where, losses)

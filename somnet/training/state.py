@@ -71,7 +71,7 @@ class TrainingState:
         tensors, state = load_checkpoint(out / LAST)
         try:
             self.at = _POSITION.validate_python(state["position"])
-            self.at.total_seconds()
+            self.at.total_seconds()  # a history without seconds is refused here
             self.scaler.load_state_dict(state.get("scaler", {}))
             self.restore(tensors)
             if self.at.phase > phases:

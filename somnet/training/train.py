@@ -156,6 +156,10 @@ class Job:
         crop_inputs = partial(self._make_inputs, part)
         return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, crop_inputs)
 
+    def prepare_test(self) -> None:
+        """Compute the features of the held-out images now, so that no epoch pays for them."""
+        _ = self.test_inputs
+
     def test(self) -> Evaluation | None:
         """How good the network is on the held-out images, if there are any."""
         if self.data.test is None or self.test_inputs is None:
@@ -179,7 +183,8 @@ def fit(job: Job) -> Evaluation | None:
     log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, method.network.licence)
     seconds = estimate_seconds(job.data, method, config, compute.device)
     log.info("estimate: about %s", duration(seconds / ranks.world))
-    images, _ = job.images(), job.test_inputs
+    images = job.images()
+    job.prepare_test()
     job.laps.end("features")
     trainer = Trainer(method, config, images, job.out, compute=compute, evaluate=job.top1)
     trainer.run(resume=True)

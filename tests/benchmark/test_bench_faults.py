@@ -108,6 +108,7 @@ def test_a_folder_that_is_no_benchmark_is_left_alone(
         ({"noise": None}, "noise"),
         ({"data": None}, "data"),
         ({"settings": {"train.lr": 0.5}}, "train"),
+        ({"settings": {"elr.beta": 0.5}}, "elr"),
     ],
 )
 def test_other_settings_are_not_mixed_in(
@@ -153,3 +154,10 @@ def test_a_wrong_word_is_one_line(data: Path, cli: "Cli", tmp_path: Path, words:
     assert len(outcome.err.strip().splitlines()) == 1
     assert told in outcome.err
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_of_another_method_are_not_forgotten(plain: Benchmark, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_bench(replace(plain, config=plain.config.with_settings({"elr.beta": 0.5})), out, workers=1)
+    with pytest.raises(RunError, match="started with another elr"):
+        run_bench(plain, out, resume=True)

@@ -1,5 +1,6 @@
 """What a benchmark is asked for: seeds, methods and tables."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,8 @@ import pytest
 
 from somnet.benchmark.demo import parse_seeds
 from somnet.benchmark.paper_tables import VARIANTS
-from somnet.benchmark.trials import Benchmark, choose_entries
+from somnet.benchmark.trials import Benchmark, choose_entries, other_trials
+from somnet.config import load_config
 from somnet.errors import ConfigError
 from somnet.methods.registry import METHODS
 
@@ -36,6 +38,21 @@ def test_seeds_are_read(text: str, seeds: tuple[int, ...]) -> None:
 def test_seeds_that_cannot_be_read_say_how_to_write_them(text: str) -> None:
     with pytest.raises(ConfigError, match="0,1,2 or 0-4"):
         parse_seeds(text)
+
+
+def test_a_method_of_ones_own_takes_part_with_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_method.py").write_text(
+        "from somnet.methods.plain import Plain\nfrom somnet.methods.settings import MethodSettings, Share\n"
+        "class MySettings(MethodSettings):\n    trust: Share = 0.8\nclass Mine(Plain): pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    entries, tables = choose_entries("plain,my_method:Mine")
+    config = load_config(settings=["my_method.trust=0.5"])
+    benchmark = Benchmark(tmp_path, entries, (0,), config, None, tables)
+    assert benchmark.configure(entries[1], 0).model_dump()["my_method"] == {"trust": 0.5}
+    (tmp_path / "runs" / "my_method:Mine-seed7").mkdir(parents=True)
+    assert [trial.name for trial in other_trials(benchmark, [], tmp_path)] == ["my_method:Mine"]
 
 
 def test_all_methods_take_part_by_default() -> None:

@@ -170,6 +170,14 @@ def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, t
     assert (tmp_path / "cleaned" / name).read_text() == "mine"
 
 
+@pytest.mark.parametrize("verb", ["clean", "export"])
+def test_what_only_looks_like_a_leftover_is_not_replaced(run: Path, tmp_path: Path, cli: "Cli", verb: str) -> None:
+    (tmp_path / "out" / ".download.part").mkdir(parents=True)
+    (tmp_path / "out" / ".download.part" / "thesis.txt").write_text("mine")
+    assert cli(verb, run, "--out", tmp_path / "out").code == 2
+    assert (tmp_path / "out" / ".download.part" / "thesis.txt").read_text() == "mine"
+
+
 def test_the_command_to_type_next_can_be_copied(run: Path, tmp_path: Path, cli: "Cli") -> None:
     done = cli("clean", run, "--out", tmp_path / "it's clean")
     assert shlex.split(done.out.splitlines()[-1])[-1] == str(tmp_path / "it's clean")

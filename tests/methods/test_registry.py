@@ -36,12 +36,15 @@ def fresh() -> Iterator[None]:
 
     def forget() -> None:
         known_methods.cache_clear()
+        registry._given.clear()
         sections_of.cache_clear()
         for name in [name for name in sys.modules if name.startswith("their_")]:
             del sys.modules[name]
 
     forget()
+    path = list(sys.path)
     yield
+    sys.path[:] = path
     forget()
 
 
@@ -121,11 +124,10 @@ def test_a_method_in_the_working_folder_is_found_by_its_place(
 ) -> None:
     (tmp_path / "their_own.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    path = list(sys.path)
     config = Config().with_settings({"method": "their_own:Mine", "their_own.trust": 0.3})
     assert find_method(config.method).__name__ == "Mine"
     assert config.model_dump()["their_own"] == {"trust": 0.3}
-    assert sys.path == path  # the working folder is not left there
+    assert sys.path[-1] == str(tmp_path)  # last: it hides nothing, and what the method imports later is found there
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,9 @@ def test_a_method_in_the_working_folder_is_found_by_its_place(
     [
         ("their_own:Nobody", "has no method 'Nobody'"),
         ("their_own:NOT_A_METHOD", "has no method 'NOT_A_METHOD'"),
-        ("their_missing:Mine", "cannot import the method's module 'their_missing'"),
+        ("their_missing:Mine", "there is no module 'their_missing' with a method"),
+        ("somnet.nope:Mine", "there is no module 'somnet.nope' with a method"),
+        ("their_broken:Mine", "cannot import the method's module 'their_broken'"),
         ("sommet", "there is no method 'sommet': choose one of"),
         ("their own:Mine", "there is no method"),
         (":Mine", "there is no method"),
@@ -143,6 +147,7 @@ def test_what_is_not_a_method_is_refused(
     name: str, told: str, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_own.py").write_text(OWN)
+    (tmp_path / "their_broken.py").write_text("import their_missing_package\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=told):
         find_method(Config(method=name).method)
@@ -158,8 +163,74 @@ def test_a_file_cannot_have_code_of_its_choice_imported(
         load_config(tmp_path / "config.toml")
     assert not (tmp_path / "ran").exists()
     monkeypatch.setenv(TRUSTED, "their_own:Mine")
-    assert load_config(tmp_path / "config.toml").method == "their_own:Mine"
+    assert find_method(load_config(tmp_path / "config.toml").method).__name__ == "Mine"
     assert (tmp_path / "ran").exists()
+
+
+def test_the_keyboard_decides_before_a_file_is_judged(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "config.toml"
+    file.write_text('method = "their_own:Mine"')
+    assert load_config(file, flags={"method": "plain"}).method == "plain"
+    assert load_config(file, ["method=their_own:Mine"]).method == "their_own:Mine"
+    assert load_config(file).method == "their_own:Mine"  # it was named at the keyboard just now
+    file.write_text("[their_own]\ntrust = 0.4")
+    config = load_config(file, flags={"method": "their_own:Mine"})
+    assert config.model_dump()["their_own"] == {"trust": 0.4}
+
+
+def test_settings_are_read_without_running_the_file(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_own.py").write_text(OWN + f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    assert Config(method="their_own:Mine").hash()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_settings_of_a_method_that_another_builds_on_count(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_sub.py").write_text("from somnet.methods.somnet import SomNet\nclass Sub(SomNet): pass\n")
+    monkeypatch.chdir(tmp_path)
+    config = Config(method="their_sub:Sub")
+    assert config.with_settings({"somnet.memory.side": 5}).hash() != config.hash()
+    assert config.with_settings({"elr.beta": 0.5}).hash() == config.hash()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("train", OWN, "cannot be called 'train'"),
+        ("their_none", OWN.replace("trust: Share = 0.8", "trust: Share | None = None"), "defaults that TOML can write"),
+        ("their_need", OWN.replace("trust: Share = 0.8", "trust: Share"), "defaults that TOML can write"),
+        ("their_more", OWN.replace("trust: Share = 0.8", "trust: Share = HALF"), "without the rest of the file"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(
+    name: str, text: str, told: str, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=told):
+        Config(method=f"{name}:Mine")
+
+
+def test_a_module_named_like_ours_does_not_take_over_its_section(
+    fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_package").mkdir()
+    (tmp_path / "their_package" / "__init__.py").write_text("")
+    (tmp_path / "their_package" / "elr.py").write_text(OWN)
+    info = tmp_path / "their_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[somnet.methods]\naaa = their_package.elr:Mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert Config().with_settings({"elr.beta": 0.9}).model_dump()["elr"]["beta"] == 0.9
 
 
 def test_other_methods_settings_do_not_change_the_fingerprint() -> None:

@@ -341,3 +341,8 @@ def test_a_run_folder_inside_the_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="inside the data"):
         somnet.train(tmp_path, out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_another_method_is_told_in_few_words(trained: Path, data: Path, tiny: "Tiny") -> None:
+    with pytest.raises(RunError, match=r"\(method was somnet, now elr\)"):
+        somnet.train(data, tiny.config("elr"), out=trained, resume=True)

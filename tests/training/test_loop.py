@@ -170,3 +170,19 @@ def test_a_signal_is_told_rather_than_the_rank_that_obeyed_it_first(
     monkeypatch.setattr(made.method, "step", step)
     with pytest.raises(TrainingStopped if signalled else RunError, match=told):
         made.trainer(tmp_path).run()
+
+
+def test_a_step_that_the_scaler_skips_changes_nothing(
+    toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fp16: an overflow costs the step, and lowers the scale; it is no bad step."""
+    made = toy("elr", **{"train.epochs": 1, "train.batch_size": 5})  # two steps
+    trainer = made.trainer(tmp_path)
+    trainer.stepper.scaler = trainer.state.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    made.method.network.classifier.weight.register_hook(lambda gradient: gradient * float("inf"))
+    before = {name: tensor.clone() for name, tensor in made.method.state_dict().items()}
+    trainer.run()
+    assert trainer.stepper.scaler.get_scale() == 256.0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in made.method.state_dict().items())
+    assert trainer.at.bad_steps == 0
+    assert (trainer.watch.before < 0).all()
