@@ -179,7 +179,7 @@ def test_a_step_that_the_scaler_skips_changes_nothing(
     made = toy("elr", **{"train.epochs": 1, "train.batch_size": 5})  # two steps
     trainer = made.trainer(tmp_path)
     trainer.stepper.scaler = trainer.state.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    made.method.network.classifier.weight.register_hook(lambda gradient: gradient * float("inf"))
+    made.method.network.classifier.weight.register_hook(lambda gradient: gradient * float("inf"))  # type: ignore[no-untyped-call]
     before = {name: tensor.clone() for name, tensor in made.method.state_dict().items()}
     trainer.run()
     assert trainer.stepper.scaler.get_scale() == 256.0
