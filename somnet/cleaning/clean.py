@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
         ("label", pa.string()),
         ("split", pa.string()),
         ("weight", pa.float32()),
-        ("box", pa.list_(pa.float32(), 4)),  # x1 y1 x2 y2, pixels of the file here, upright
+        ("box", pa.list_(pa.float32())),  # x1 y1 x2 y2, pixels of the file here, upright
         ("label_score", pa.float32()),
         ("background_score", pa.float32()),
         ("original_path", pa.string()),

@@ -162,7 +162,8 @@ _REGION_COLUMNS = (
 
 
 def _box_column(boxes: NDArray[np.floating]) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(boxes.astype(np.float32).ravel()), 4)
+    """Boxes (n, 4) as lists; of fixed-size lists pyarrow before 26 cannot store those that are missing."""
+    return pa.ListArray.from_arrays(np.arange(0, boxes.size + 1, 4, dtype=np.int32), boxes.astype(np.float32).ravel())
 
 
 def with_unreadable(images: pa.Table, unreadable: Sequence[Unreadable]) -> pa.Table:
@@ -211,7 +212,7 @@ def _safe_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_formula, pc.binary_join_element_wise("'", column, ""), column)
 
 
-def _box_texts(boxes: pa.FixedSizeListArray) -> pa.Array:
+def _box_texts(boxes: pa.ListArray) -> pa.Array:
     """Boxes, which lie within their images, as four numbers with a digit after the point."""
     tenths = np.rint(10 * boxes.flatten().to_numpy().astype(np.float64)).astype(np.int64).reshape(-1, 4)  # (n, 4)
     numbers = [

@@ -46,7 +46,7 @@ def part_of(index: Index, count: int) -> Part:
 
 
 def judged(scores: list[float], boxes: list[list[float]]) -> pa.Table:
-    column = pa.FixedSizeListArray.from_arrays(pa.array(np.array(boxes, np.float32).ravel()), 4)
+    column = pa.array(np.array(boxes, np.float32).tolist(), pa.list_(pa.float32()))
     return pa.table({"label_score": pa.array(scores, pa.float32()), "clean_box": column})
 
 
@@ -168,7 +168,7 @@ LINES = st.tuples(
 @given(st.lists(LINES, min_size=1, max_size=30))
 def test_whole_columns_are_written_as_their_cells(lines: list[tuple[str, tuple[float, ...] | None]]) -> None:
     names, boxes = zip(*lines, strict=True)
-    images = pa.table({"file_name": names, "clean_box": pa.array(boxes, pa.list_(pa.float32(), 4))})
+    images = pa.table({"file_name": names, "clean_box": pa.array(boxes, pa.list_(pa.float32()))})
     with tempfile.TemporaryDirectory() as folder:
         write_tables(Path(folder), images, pa.table({"region": [0]}))
         with open(f"{folder}/issues.csv", newline="", encoding="utf-8") as file:
