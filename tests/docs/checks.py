@@ -193,7 +193,16 @@ def check_csv(text: str) -> None:
         raise Wrong("rows of different lengths, or none")
 
 
+def check_bibtex(text: str) -> None:
+    """An entry whose braces match, with the fields that a citation needs."""
+    if not re.fullmatch(r"@\w+\{\w+,.*\}", text.strip(), re.DOTALL) or text.count("{") != text.count("}"):
+        raise Wrong("not a BibTeX entry")
+    if missing := {"title", "author", "year"} - set(re.findall(r"^\s*(\w+)\s*=", text, re.MULTILINE)):
+        raise Wrong(f"the citation has no {missing.pop()}")
+
+
 _KINDS: dict[str, Callable[[str], None]] = {
+    "bibtex": check_bibtex,
     "csv": check_csv,
     "json": check_json,
     "jsonl": check_json_lines,

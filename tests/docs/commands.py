@@ -94,7 +94,6 @@ def stand_ins(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setitem(METHODS, OWN, METHODS["plain"])
     patch.setitem(ENTRIES, OWN, ENTRIES["plain"])
     patch.setattr("somnet.methods.registry.known_methods", lambda: METHODS)
-    patch.setattr("somnet.benchmark.trials.known_methods", lambda: METHODS)
     patch.setattr(argparse.ArgumentParser, "error", _refuse)
     patch.chdir(folder)
     for name in ("configs", "benchmarks", "examples"):
