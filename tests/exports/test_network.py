@@ -131,8 +131,7 @@ def test_the_config_has_the_form_that_timm_writes(runs: dict[str, Run], exported
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("freeze", ["trunk", "none"])
+@pytest.mark.parametrize("freeze", ["trunk", pytest.param("none", marks=pytest.mark.slow)])
 def test_onnxruntime_agrees_at_any_batch_size(
     freeze: str, runs: dict[str, Run], exported: Callable[[str, str], Path], photo_files: list[Path]
 ) -> None:

@@ -29,7 +29,7 @@ from somnet.methods.plain import Plain
 from somnet.runs.checkpoint import load_checkpoint
 from somnet.system.folders import LAST
 from somnet.system.parallel import share_of
-from somnet.system.ranks import ALONE, device_of_rank
+from somnet.system.ranks import ALONE, Ranks, device_of_rank
 from somnet.training.train import train
 from tests.system.ranks_at_work import CASES, work
 
@@ -270,6 +270,27 @@ def test_a_world_of_one_has_nothing_to_tell() -> None:
     assert ALONE.total([1.5, 2]) == [1.5, 2]
     assert not ALONE.noted("anything")
     ALONE.barrier()
+
+
+GLOO = "[/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4321. This may be"
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "kind"),
+    [
+        (GLOO, r"another rank is gone \(Connection closed by peer \[127\.0\.0\.1\]:4321\): .*--resume", RunError),
+        ("no such tensor", "^no such tensor$", RuntimeError),
+    ],
+)
+def test_only_a_lost_connection_is_a_lost_rank(
+    said: str, told: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", fail)
+    with pytest.raises(kind, match=told):
+        Ranks(rank=0, world=2).total([1.0])
 
 
 def test_a_killed_data_worker_is_named_and_costs_nothing(
