@@ -102,15 +102,21 @@ def _write_onnx(run: Run, folder: Path) -> None:
         raise ExportError(f"--format onnx needs the package {error.name}: {EXTRA}") from None
     model, side = _FromPixels(run.model.cpu()).eval(), run.config.model.imgsz
     pixels = torch.randint(0, 256, (3, 3, side, side), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
-    program = torch.onnx.export(
-        model,
-        (pixels,),
-        input_names=["pixels"],
-        output_names=["logits"],
-        dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
-        dynamo=True,
-        verbose=False,
-    )
+    try:
+        program = torch.onnx.export(
+            model,
+            (pixels,),
+            input_names=["pixels"],
+            output_names=["logits"],
+            dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}},
+            dynamo=True,
+            verbose=False,
+        )
+    except RuntimeError as error:  # pages of it; most often torch and onnxscript are of different times
+        raise ExportError(
+            f"torch {torch.__version__} cannot write this network as ONNX ({type(error).__name__}): use --format timm, "
+            f"or {EXTRA} --upgrade"
+        ) from None
     assert program is not None
     graph = program.model_proto
     onnx.helper.set_model_props(graph, _metadata(run, side))

@@ -228,6 +228,20 @@ def test_a_missing_package_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_torch_cannot_write_is_told_in_a_line(
+    trained: Path, tmp_path: Path, cli: "Cli", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise torch.onnx.OnnxExporterError("pages of advice\n" * 100)
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    outcome = cli("export", trained, "--format", "onnx", "--out", tmp_path / "model")
+    assert outcome.code == 2
+    assert len(outcome.err.strip().splitlines()) == 1
+    assert "cannot write this network as ONNX (OnnxExporterError): use --format timm" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_says_how_to_go_on(trained: Path, tmp_path: Path, cli: "Cli") -> None:
     out = tmp_path / "model"
     outcome = cli("export", trained, "--format", "timm", "--out", out)
