@@ -48,6 +48,18 @@ def fresh() -> Iterator[None]:
     forget()
 
 
+def install(folder: Path, module: str, name: str, patch: pytest.MonkeyPatch) -> None:
+    """A package of somebody else's, with a module that holds a method, and the entry point that names it."""
+    (folder / "their_package").mkdir()
+    (folder / "their_package" / "__init__.py").write_text("")
+    (folder / "their_package" / f"{module}.py").write_text(OWN)
+    info = folder / "their_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[somnet.methods]\n{name} = their_package.{module}:Mine\n")
+    patch.syspath_prepend(folder)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_settings_read_without_torch_are_those_of_the_method(name: str) -> None:
     module = sys.modules[find_method(name).__module__]
@@ -90,14 +102,7 @@ def test_a_section_belongs_to_the_method_of_its_name() -> None:
 def test_a_package_brings_a_method_by_an_entry_point(
     fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "their_package").mkdir()
-    (tmp_path / "their_package" / "__init__.py").write_text("")
-    (tmp_path / "their_package" / "their_method.py").write_text(OWN)
-    info = tmp_path / "their_package-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[somnet.methods]\ntheirs = their_package.their_method:Mine\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "their_method", "theirs", monkeypatch)
     assert issubclass(find_method("theirs"), Method)
     config = load_config(settings=["method=theirs", "their_method.trust=0.5"])
     assert config.model_dump()["their_method"] == {"trust": 0.5}
@@ -111,11 +116,7 @@ def test_a_package_brings_a_method_by_an_entry_point(
 def test_an_entry_point_does_not_replace_our_methods(
     fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = tmp_path / "their_package-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[somnet.methods]\nplain = their_package.their_method:Mine\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "their_method", "plain", monkeypatch)
     assert known_methods()["plain"] == METHODS["plain"]
 
 
@@ -222,14 +223,7 @@ def test_settings_that_cannot_be_used_are_refused(
 def test_a_module_named_like_ours_does_not_take_over_its_section(
     fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "their_package").mkdir()
-    (tmp_path / "their_package" / "__init__.py").write_text("")
-    (tmp_path / "their_package" / "elr.py").write_text(OWN)
-    info = tmp_path / "their_package-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[somnet.methods]\naaa = their_package.elr:Mine\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "elr", "aaa", monkeypatch)
     assert Config().with_settings({"elr.beta": 0.9}).model_dump()["elr"]["beta"] == 0.9
 
 
