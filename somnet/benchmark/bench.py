@@ -71,7 +71,7 @@ def run_bench(
             results[trial] = _outcome(trial, error)
             ranks.note(_ended(trial, ranks), error or "")
             if ranks.first:
-                results |= {other: result for other, result in _finished(trials).items() if other not in results}
+                results |= _finished([other for other in trials if other not in results])
                 _report(results[trial])
                 _write_results(benchmark, {**earlier, **results}, out)
         if not ranks.first:

@@ -4,14 +4,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
 import tomli_w
 from pydantic import BaseModel
 
 from somnet.config import Config
-from somnet.methods.registry import METHODS, sections_of
+from somnet.methods.registry import METHODS, file_of, sections_of
 from somnet.methods.settings import MethodSettings
 
 
@@ -62,10 +60,7 @@ def _settings(kind: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
 @cache
 def _comments(module: str) -> dict[str, dict[str, str]]:
     """The comment behind each field of each class in a module's file, which is not run for it."""
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        return {}
-    text = Path(spec.origin).read_text(encoding="utf-8")
+    text = file_of(module).read_text(encoding="utf-8")
     lines = text.splitlines()
     return {
         node.name: {

@@ -78,7 +78,7 @@ def is_trusted(name: str) -> bool:
 
 def import_method_module(module: str) -> ModuleType:
     """The module of a method; that of somebody's own may be in the working folder."""
-    _file_of(module)
+    file_of(module)
     try:
         return import_module(module)
     except ImportError as error:
@@ -87,7 +87,7 @@ def import_method_module(module: str) -> ModuleType:
         ) from None
 
 
-def _file_of(module: str) -> Path:
+def file_of(module: str) -> Path:
     """The file of a module, which is not run; the working folder is looked at last, and stays on the path then."""
     for folder in ("", os.getcwd()):
         if folder and folder not in sys.path:
@@ -128,7 +128,7 @@ def _settings_in(module: str) -> dict[str, type[MethodSettings]]:
 
     torch takes seconds to load, and `--help` or a mistake in a setting should not wait for it.
     """
-    file = _file_of(module)
+    file = file_of(module)
     tree = ast.parse(file.read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": module}
     for node in tree.body:

@@ -212,7 +212,7 @@ class Trainer:
         bags = draw_bags(self.images.labels, phase.images_per_bag, rng, self._rows(phase), self.images.groups)
         boxes = None if phase.needs_images else self.images.boxes
         whose = (self.ranks.rank, self.ranks.world)
-        return BagBatches(bags, self._batch_bags(phase), self.phase_inputs, boxes, self._seed(), *whose)
+        return BagBatches(bags, self._batch_bags(phase.images_per_bag), self.phase_inputs, boxes, self._seed(), *whose)
 
     def bag_pass(self, images_per_bag: int) -> Iterator[BagBatch]:
         """Go once over the training images, unaugmented; 1: in order, one image per bag."""
@@ -221,8 +221,7 @@ class Trainer:
         else:
             rng = np.random.default_rng(self._seed())
             bags = draw_bags(self.images.labels, images_per_bag, rng, groups=self.images.groups)
-        batch_bags = max(1, self.config.train.batch_size // images_per_bag)
-        batches = BagBatches(bags, batch_bags, self.images.inputs, None, seed=None)
+        batches = BagBatches(bags, self._batch_bags(images_per_bag), self.images.inputs, None, seed=None)
         for batch in load(batches, self.compute.loaders_of(cached=self.method.network.frozen_trunk)):
             yield batch.to(self.compute.device)
 
@@ -234,12 +233,12 @@ class Trainer:
         rows = self.method.rows(phase)
         return np.arange(len(self.images.labels)) if rows is None else rows
 
-    def _batch_bags(self, phase: Phase) -> int:
-        return max(1, self.config.train.batch_size // phase.images_per_bag)
+    def _batch_bags(self, images_per_bag: int) -> int:
+        return max(1, self.config.train.batch_size // images_per_bag)
 
     def _steps(self, phase: Phase) -> int:
         bags = count_bags(self.images.labels, phase.images_per_bag, self._rows(phase), self.images.groups)
-        return -(-bags // self._batch_bags(phase))
+        return -(-bags // self._batch_bags(phase.images_per_bag))
 
     def _steps_done(self) -> int:
         before = sum(phase.epochs * self._steps(phase) for phase in self.plan[: self.at.phase])
