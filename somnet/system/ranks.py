@@ -87,14 +87,19 @@ class Ranks:
         return int(self._reduced([value], dist.ReduceOp.MAX)[0])
 
     def stopped(self, stop: StopFlag) -> bool:
-        """Whether a signal came to any rank; the flag says so then, on all of them at the same place."""
-        stop.signal_number = self.largest(stop.signal_number or 0) or None
-        return stop.signal_number is not None
+        """Whether a signal came to any rank; the flag says so then, on all of them at the same place.
+
+        One that comes while the ranks are asking each other stays in the flag for the next time they ask.
+        """
+        number = self.largest(stop.signal_number or 0)
+        if number:
+            stop.signal_number = number
+        return bool(number)
 
     def check_together(self, stop: StopFlag) -> None:
         """Stop if a signal came to any rank."""
-        self.stopped(stop)
-        stop.check()
+        if self.stopped(stop):
+            stop.check()
 
     def _reduced(self, values: Sequence[float], how: "dist.ReduceOp.RedOpType") -> list[float]:
         numbers = torch.tensor(values, dtype=torch.float64)

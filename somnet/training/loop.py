@@ -133,8 +133,10 @@ class Trainer:
             self.at.seconds = time.monotonic() - began
             advance(1, note=f"{phase.name} " + " ".join(f"{name} {loss:.3f}" for name, loss in losses.items()))
             due = time.monotonic() - self.saved_at > self.config.train.save_minutes * 60
-            if self.ranks.stopped(stop) or due:
+            stopped = self.ranks.stopped(stop)
+            if stopped or due:
                 self._save()
+            if stopped:
                 stop.check()
         self._close_epoch(phase, len(batches))
 

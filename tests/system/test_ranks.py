@@ -23,13 +23,14 @@ from hypothesis import strategies as st
 from somnet.core.types import BagBatch, Phase
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
-from somnet.errors import DataError, RunError
+from somnet.errors import DataError, RunError, TrainingStopped
 from somnet.methods.base import Step
 from somnet.methods.plain import Plain
 from somnet.runs.checkpoint import load_checkpoint
 from somnet.system.folders import LAST
 from somnet.system.parallel import share_of
 from somnet.system.ranks import ALONE, Ranks, device_of_rank
+from somnet.system.signals import StopFlag
 from somnet.training.train import train
 from tests.system.ranks_at_work import CASES, work
 
@@ -207,6 +208,20 @@ def test_a_stopped_and_a_killed_rank_change_nothing(
     assert "another rank is gone" in printed
     assert not list(out.glob("*-of-rank*"))
     must_be_the_same_run(out, worked.out / "run")
+
+
+def test_a_signal_that_comes_while_ranks_ask_each_other_is_not_lost() -> None:
+    stop = StopFlag()
+
+    class Interrupted(Ranks):
+        def largest(self, value: int) -> int:
+            stop.signal_number = signal.SIGTERM
+            return value
+
+    ranks = Interrupted()
+    assert not ranks.stopped(stop)  # all ranks have agreed to go on, so this one goes on as well
+    with pytest.raises(TrainingStopped, match="SIGTERM"):
+        ranks.check_together(stop)
 
 
 @pytest.mark.long
