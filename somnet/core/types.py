@@ -3,7 +3,7 @@
 B  bags in a batch             G  images in a bag (the paper's n_g)
 P  boxes of an image: box 0 is the image itself, then n_p proposals
 N  ROIs in a bag, G * P (the paper's n_b)
-I  images in a batch, B * G    R  any number of ROIs
+I  images in a batch, B * G    R  any number of ROIs      V  views of an image
 F  width of a feature          H, W  height and width of a feature map
 L  memory slots                K  slots in a neighbourhood       C  classes
 """
@@ -25,7 +25,7 @@ class BagBatch:
     label: Tensor  # (B,)
     boxes: Tensor  # (B, G, P, 4) xyxy as shares of width and height; box 0 is the image
     mask: Tensor  # (B, G, P) False for padding, which never gets weight
-    images: Tensor  # (I, 3, H, W) pixels or (I, F', H, W) cached maps; (0,) in a phase that needs none
+    images: Tensor  # (I * V, 3, H, W) pixels or (I * V, F', H, W) cached maps; (0,) in a phase that needs none
 
     def to(self, device: str) -> "BagBatch":
         """The same bags on another device."""
@@ -42,6 +42,7 @@ class Phase:
     anneal: tuple[float, float] = (0.0, 0.0)  # the stretch of a falling half cosine that the phase covers
     keep: float | None = None  # the paper's p: share of ROIs that keep their weight; None: no ROI is weighted
     images_per_bag: int = 1
+    views: int = 1  # V, of each image that a step sees, drawn anew each time
     needs_images: bool = True  # False: the method works on features it has prepared
     passes: float = 1.0  # of its images through a network with gradient, an epoch; budgets are compared by them
     fresh: bool = False  # True: the optimiser's momentum starts from zero, as for a new network

@@ -3,7 +3,9 @@
 `flip=0.4`         that share of the training labels becomes another class, evenly drawn (symmetric)
 `asymmetric=0.4`   that share becomes the next class in the order of names, as when two classes are mixed up
 `open=0.1`         that share of the training images is replaced by foreign ones that show no class at all (open set)
-`paste=DIR`        training images are pasted at 35-60 % of the side into pictures of DIR (background noise)
+`paste=DIR`        training images are pasted at 35-60 % of the side into pictures of DIR (background noise), with soft
+                   outlines between an ellipse and a rectangle: hard edges would tell every crop where the photo is
+`paste_test=1`     test images are pasted as well
 `foreign=DIR`      where open-set images come from; pictures of `paste` if not given
 `seed=0`           of all of it; without it, each run of a benchmark has the noise of its own seed
 """
@@ -35,6 +37,8 @@ log = logging.getLogger("somnet")
 
 SIDE = 320  # of a scene that something is pasted into
 PASTED = (0.35, 0.60)  # share of the scene's side
+OUTLINE = (2.0, 12.0)  # of what is pasted: |x|^n + |y|^n = 1 with n from an ellipse to nearly a rectangle
+FADE = (0.05, 0.25)  # share of the way from the outline to the middle over which the scene shines through
 NOTHING = "none"  # the true label of an image that shows no class
 LONGEST_SIDE = 65_500  # of a JPEG file
 MOST_NAMED = 5  # photos left out that are named on screen
@@ -51,6 +55,7 @@ class NoiseRecipe:
     asymmetric: float = 0.0
     open: float = 0.0
     paste: Path | None = None
+    paste_test: bool = False
     foreign: Path | None = None
     seed: int | None = None
 
@@ -62,6 +67,8 @@ class NoiseRecipe:
             raise ConfigError("flip, asymmetric and open noise together exceed all images: give shares of at most 1")
         if self.open and self.scenes() is None:
             raise ConfigError("open-set noise needs foreign pictures: add foreign=DIR or paste=DIR")
+        if self.paste_test and self.paste is None:
+            raise ConfigError("there is nothing to paste test images into: add paste=DIR, or leave out paste_test")
         if self.foreign and not self.open:
             raise ConfigError("foreign pictures are for open-set noise alone: add open=0.1, or leave out foreign")
         if self.seed is not None and self.seed < 0:
@@ -74,6 +81,7 @@ class NoiseRecipe:
 
 _SHARES = ("flip", "asymmetric", "open")
 _PLACES = ("paste", "foreign")
+_FLAGS = {"paste_test": {"0": False, "1": True}}
 _USED_SPLITS = frozenset(SPLITS.values())
 
 
@@ -90,7 +98,7 @@ def parse_noise(text: str) -> NoiseRecipe:
         try:
             recipe[name] = _value(name, value)
         except ValueError:
-            number = "a number from 0 to 1" if name in _SHARES else "a whole number"
+            number = "a number from 0 to 1" if name in _SHARES else "0 or 1" if name in _FLAGS else "a whole number"
             raise ConfigError(f"cannot read the noise '{item}': give {number}") from None
     return NoiseRecipe(**recipe)
 
@@ -98,6 +106,10 @@ def parse_noise(text: str) -> NoiseRecipe:
 def _value(name: str, text: str) -> Path | float | int:
     if name in _PLACES:
         return Path(text).expanduser()  # a shell leaves the ~ of paste=~/photos alone
+    if name in _FLAGS:
+        if text not in _FLAGS[name]:
+            raise ValueError(text)
+        return _FLAGS[name][text]
     return float(text) if name in _SHARES else int(text)
 
 
@@ -155,7 +167,7 @@ def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
     while nothing in index.classes:
         nothing += " of them"
     for row in np.flatnonzero(usable).tolist():
-        pool = [] if not train[row] else foreign_pictures if foreign[row] else pasted
+        pool = foreign_pictures if foreign[row] else pasted if train[row] or recipe.paste_test else []
         yield _Item(
             file_name=f"{splits[row]}/{row:06d}.jpg",
             label=index.classes[noisy[row]],
@@ -240,13 +252,21 @@ def _scene(path: str) -> Image.Image:
 def paste(
     photo: Image.Image, scene: Image.Image, rng: np.random.Generator
 ) -> tuple[Image.Image, tuple[int, int, int, int]]:
-    """The photo at 35-60 % of the side, at a random place of the scene; and its box."""
+    """The photo at 35-60 % of the side, at a random place of the scene, with a soft outline; and its box."""
     scene = scene.resize((SIDE, SIDE))
     scale = rng.uniform(*PASTED) * SIDE / max(photo.size)
     small = photo.resize((max(1, round(photo.width * scale)), max(1, round(photo.height * scale))))
     x, y = (int(rng.integers(0, SIDE - length + 1)) for length in small.size)
-    scene.paste(small, (x, y))
+    opaque = outline(small.size, float(np.exp(rng.uniform(*np.log(OUTLINE)))), rng.uniform(*FADE))
+    scene.paste(small, (x, y), Image.fromarray(np.round(255 * opaque).astype(np.uint8)))
     return scene, (x, y, x + small.width, y + small.height)
+
+
+def outline(size: tuple[int, int], power: float, fade: float) -> NDArray[np.float64]:
+    """How much of a pasted photo is seen at each pixel (height, width): 1 inside, falling to 0 at its outline."""
+    x, y = (np.abs((np.arange(length) + 0.5) / length * 2 - 1) ** power for length in size)
+    distance = (y[:, None] + x[None, :]) ** (1 / power)  # 0 in the middle, 1 at the outline
+    return np.clip((1 - distance) / fade, 0, 1)
 
 
 def moved_box(
