@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from somnet.errors import ConfigError
 from somnet.methods.registry import TRUSTED, is_trusted, section_named, sections_of, trust
-from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Strength
+from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Share, Strength
 
 SEEDS = 2**32  # seeds are below it
 Settings = TypeVar("Settings", bound=MethodSettings)
@@ -35,6 +35,15 @@ class ProposalConfig(Section):
     max_boxes: Annotated[int, Field(ge=0, le=1000)] = 20  # the paper's MaxBoxes and n_p
     min_area: Annotated[float, Field(ge=0, lt=1)] = 0.03  # of a box, as a share of the image: the paper's MinBoxArea
     edge_side: Annotated[int, Field(ge=32, le=2000)] = 128  # edges are computed at this longest side
+
+
+class ViewConfig(Section):
+    """What a training step may see of an image, each at full size; one of them is drawn whenever an image is used."""
+
+    mirror: bool = True  # the mirrored image, beside the image itself
+    crops: Annotated[int, Field(ge=0, le=20)] = 2  # random crops, some of them mirrored
+    smallest_crop: Share = 0.25  # of a random crop, as a share of the image's area
+    proposals: Annotated[int, Field(ge=0, le=20)] = 3  # crops of the first region proposals; SOMNet's regions
 
 
 class TrainConfig(Section):
@@ -61,6 +70,7 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0  # all randomness follows from it
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
+    views: ViewConfig = ViewConfig()
     train: TrainConfig = TrainConfig()
 
     @model_validator(mode="before")

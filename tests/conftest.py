@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.types import BagBatch
-from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once
+from somnet.data.bags import BagBatches, Boxes, Inputs, draw_bags, each_image_once
 from somnet.data.proposals import Scan
 from somnet.methods.base import Method
 from somnet.runs.run import build_method
@@ -162,15 +163,27 @@ class Toy:
     def inputs(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         return self.maps[row], *self.boxes(row)
 
+    def views(self) -> list[Inputs]:
+        """The image, and its proposals as they might look at full size."""
+
+        def proposal(number: int, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+            return self.maps[row].roll(number, dims=0) + number / 10, *self.boxes(row)
+
+        return [self.inputs, *(partial(proposal, 1 + number) for number in range(self.config.views.proposals))]
+
     def images(self) -> TrainingImages:
-        return TrainingImages(self.labels, self.inputs, self.boxes)
+        return TrainingImages(self.labels, self.inputs, self.boxes, views=self.views)
+
+    def shown(self) -> Inputs:
+        """What passes and inspections show the method."""
+        return self.images().regions(self.config.views.proposals) if self.method.full_size else self.inputs
 
     def batches(self, images_per_bag: int, needs_images: bool = True) -> BagBatches:
         if images_per_bag == 1:
             bags = each_image_once(self.labels)
         else:
             bags = draw_bags(self.labels, images_per_bag, np.random.default_rng(0))
-        return BagBatches(bags, 100, self.inputs, None if needs_images else self.boxes, seed=None)
+        return BagBatches(bags, 100, self.shown(), None if needs_images else self.boxes, seed=None)
 
     def bag_pass(self, images_per_bag: int) -> Iterator[BagBatch]:
         yield self.batches(images_per_bag)[0]

@@ -18,7 +18,7 @@ from somnet.benchmark.comparison import Comparison, Result, chart, comparison_ta
 from somnet.benchmark.demo import draw_toy_web
 from somnet.benchmark.paper_tables import PLAIN
 from somnet.benchmark.trials import COSTS, Benchmark, Trial, all_trials, data_folder, known_json, other_trials
-from somnet.data.dataset import make_inputs, open_dataset
+from somnet.data.dataset import make_inputs, open_dataset, training_views
 from somnet.data.noise import write_noisy
 from somnet.data.sources import open_source
 from somnet.data.sources.manifest import find_manifest
@@ -170,6 +170,7 @@ def _prepare(benchmark: Benchmark, out: Path, seed: int, device: str, workers: i
     network = build_method(config, dataset.train.labels, len(dataset.classes)).to(compute.device).network
     for part in (dataset.train, dataset.test):
         make_inputs(part, network, config.model.imgsz, compute)
+    training_views(dataset.train, network, config, compute)
 
 
 def make_data(benchmark: Benchmark, out: Path, seed: int, workers: int | None = None) -> Path:

@@ -12,6 +12,15 @@ def classification_loss(logits: Tensor, label: Tensor) -> Tensor:
     return F.cross_entropy(logits, label)
 
 
+def scale_gradient(x: Tensor) -> Tensor:
+    """The same bag features (B, F), through which a sum over the batch trains the CNN as strongly as a mean.
+
+    Eq. 11 adds the memory's loss to the classifier's. Ours of the memory is a sum, so that its rates do not depend on
+    the batch; into the CNN it must go as a mean, like Eq. 1.
+    """
+    return x.detach() + (x - x.detach()) / len(x)
+
+
 def total_loss(losses: Mapping[str, Tensor]) -> Tensor:
     """Eq. 11: what a step minimises, in SOMNet's joint phase L_cls + L_memory."""
     return torch.stack(list(losses.values())).sum()

@@ -26,9 +26,12 @@ def curriculum(first: float, last: float, step: float, epochs: int) -> tuple[flo
 
 
 def algorithm_1(
-    cnn: Stage, memory: Stage, joint: Stage, *, keep: tuple[float, ...], images_per_bag: int
+    cnn: Stage, memory: Stage, joint: Stage, *, keep: tuple[float, ...], images_per_bag: int, regions: int
 ) -> tuple[Phase, ...]:
-    """The training process of the paper: one phase per line of its Algorithm 1, the loop unrolled by epochs."""
+    """The training process of the paper: one phase per line of its Algorithm 1, the loop unrolled by epochs.
+
+    `regions` of an image are seen at full size in the joint phase, the image included; 0: all are cut from one map.
+    """
     initialise_cnn = Phase(INIT_CNN, cnn.epochs, cnn.lr, anneal=(0.0, 1.0), images_per_bag=images_per_bag)
     initialise_memory = Phase(
         INIT_MEMORY,
@@ -41,7 +44,16 @@ def algorithm_1(
     )
     stretches = [(epoch / joint.epochs, (epoch + 1) / joint.epochs) for epoch in range(joint.epochs)]
     train_both = (
-        Phase(JOINT, 1, joint.lr, anneal=stretch, keep=p, images_per_bag=images_per_bag)
+        Phase(
+            JOINT,
+            1,
+            joint.lr,
+            anneal=stretch,
+            keep=p,
+            images_per_bag=images_per_bag,
+            regions=regions > 0,
+            passes=max(1, regions),
+        )
         for stretch, p in zip(stretches, keep, strict=True)
     )
     return (initialise_cnn, initialise_memory, *train_both)

@@ -43,6 +43,7 @@ class Phase:
     keep: float | None = None  # the paper's p: share of ROIs that keep their weight; None: no ROI is weighted
     images_per_bag: int = 1
     views: int = 1  # V, of each image that a step sees, drawn anew each time
+    regions: bool = False  # True: a step sees the image and its first proposals, all of them, each at full size
     needs_images: bool = True  # False: the method works on features it has prepared
     passes: float = 1.0  # of its images through a network with gradient, an epoch; budgets are compared by them
     fresh: bool = False  # True: the optimiser's momentum starts from zero, as for a new network

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,7 +19,8 @@ from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
-from somnet.data.transforms import Augment, crop_shares, enough_for, to_square
+from somnet.data.transforms import Augment, enough_for, to_square
+from somnet.data.views import View
 from somnet.errors import DataError, UnreadableImage
 from somnet.system.files import display_name
 from somnet.system.parallel import share_of
@@ -62,6 +64,22 @@ def draw_bags(
         bag_labels.append(np.full(len(dealt), label))
     order = rng.permutation(sum(len(of_class) for of_class in bags))
     return BagList(np.concatenate(bags)[order], np.concatenate(bag_labels)[order], np.concatenate(present)[order])
+
+
+def draw_epoch(
+    labels: NDArray[np.int64],
+    images_per_bag: int,
+    rng: np.random.Generator,
+    rows: NDArray[np.int64],
+    groups: NDArray[np.int64] | None = None,
+) -> BagList:
+    """Bags of one epoch, drawn from some of the images, as often as needed to be as many as all images would give."""
+    wanted = count_bags(labels, images_per_bag, np.arange(len(labels)), groups)
+    rounds = [draw_bags(labels, images_per_bag, rng, rows, groups)]
+    while sum(len(drawn.label) for drawn in rounds) < wanted:
+        rounds.append(draw_bags(labels, images_per_bag, rng, rows, groups))
+    parts = ([getattr(drawn, name) for drawn in rounds] for name in ("rows", "label", "present"))
+    return BagList(*(np.concatenate(part)[:wanted] for part in parts))
 
 
 def count_bags(
@@ -135,7 +153,7 @@ def each_image_once(labels: NDArray[np.int64], some: range | None = None) -> Bag
 
 
 class Inputs(Protocol):
-    """Gives an image by number: what the network takes, its boxes (P, 4) and their mask (P,)."""
+    """Gives an image by number: what the network takes, once or for several views; its boxes (P, 4), mask (P,)."""
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         """With a seed: augmented, where the inputs allow it."""
@@ -161,19 +179,19 @@ class PixelInputs:
     index: Index
     boxes: Boxes
     side: int
-    views: NDArray[np.float32] | None = None  # (n, 4) the crop of each image to use, in shares; None: all of it
+    view: View | None = None  # of each image; None: all of it
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        view = None if self.views is None else self.views[row]
-        at_least = self.side if view is None else enough_for(view, self.side)
+        at_least = self.side if self.view is None else enough_for(self.view.boxes[row], self.side)
         try:
             image = read_picture(self.index.location(row), at_least=at_least).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
             raise DataError(f"{name} could be read before but not now: {error}: restore it and continue") from None
-        if view is not None:
-            image = crop_shares(image, view)
         boxes, mask = self.boxes(row)
+        if self.view is not None:
+            image = self.view.picture(image, row)
+            boxes, mask = self.view.regions(boxes, mask, row)
         if seed is None:
             return to_square(image, self.side), boxes, mask
         return Augment(self.side)(image, boxes, mask, seed)
@@ -184,20 +202,43 @@ class CachedInputs:
     """Looks up maps of the frozen trunk; there is nothing to augment."""
 
     store: MapStore
+    keys: pa.Array  # (n,) of the view of each image
     boxes: Boxes
+    view: View
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        return self.store[self.boxes.scan.keys[row].as_py()], *self.boxes(row)
+        return self.store[self.keys[row].as_py()], *self.view.regions(*self.boxes(row), row)
 
 
 @dataclass(frozen=True)
 class DrawnInputs:
-    """Different inputs for the same images: whenever an image is used, one of them is drawn by the seed."""
+    """Different inputs for the same images: whenever an image is used, `views` of them are drawn by the seed.
+
+    Drawn ones differ as long as there are enough; boxes and mask are those of the first.
+    """
 
     choices: Sequence[Inputs]
+    views: int = 1
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
-        return self.choices[(seed or 0) % len(self.choices)](row, seed)
+        rng = np.random.default_rng(seed)
+        order = np.resize(rng.permutation(len(self.choices)), self.views)  # again from the start where there are few
+        seeds = [None] * self.views if seed is None else [seed + number for number in range(self.views)]
+        drawn = [self.choices[number](row, each) for number, each in zip(order.tolist(), seeds, strict=True)]
+        return torch.stack([pixels for pixels, _, _ in drawn]), *drawn[0][1:]
+
+
+@dataclass(frozen=True)
+class RegionInputs:
+    """An image and its first proposals, each at full size: inputs (P, ...) for its first P boxes."""
+
+    choices: Sequence[Inputs]  # the image, then its proposals
+    boxes: Boxes
+
+    def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        seen = [choice(row, seed)[0] for choice in self.choices]
+        boxes, mask = self.boxes(row)
+        return torch.stack(seen), boxes[: len(seen)], mask[: len(seen)]
 
 
 class BagBatches(Dataset[BagBatch]):
@@ -239,7 +280,7 @@ class BagBatches(Dataset[BagBatch]):
             places = enumerate(rows.flat, start=share.start * rows.shape[1])
             fetched = (self.inputs(int(row), self._seed(batch, place)) for place, row in places)
             pixels, boxes, mask = zip(*fetched, strict=True)
-            images = torch.stack(pixels)
+            images = torch.stack(pixels).flatten(0, -4)  # one row per image, or per view of an image
         return BagBatch(
             rows=torch.from_numpy(rows),
             label=label,

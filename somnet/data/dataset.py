@@ -4,7 +4,8 @@ import csv
 import hashlib
 import logging
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from somnet.config import Config, ProposalConfig
-from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, each_image_once, load
+from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs, each_image_once, load
 from somnet.data.duplicates import group_duplicates
 from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan, scan
 from somnet.data.sources import open_source
+from somnet.data.views import View, draw_views, whole_images
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
 from somnet.system.compute import Compute
@@ -228,61 +230,81 @@ def some(items: list[str], between: str = ", ") -> str:
     return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
 
 
-def make_inputs(
-    part: Part,
-    network: Network,
-    side: int,
-    compute: Compute,
-    views: NDArray[np.float32] | None = None,
-) -> Inputs:
-    """What the network takes for each image: pixels of this side, or the frozen trunk's maps, computed if not cached.
+def make_inputs(part: Part, network: Network, side: int, compute: Compute) -> Inputs:
+    """What the network takes for each image: pixels of this side, or a frozen trunk's maps, computed if not cached."""
+    return make_views(part, network, side, compute, [whole_images(len(part))])[0]
 
-    With `views` (n, 4), shares of width and height, only that crop of each image is looked at, without its proposals.
+
+def make_views(
+    part: Part, network: Network, side: int, compute: Compute, views: Sequence[View]
+) -> list[PixelInputs] | list[CachedInputs]:
+    """The same for views of the images.
+
     Each rank computes its share of the maps, and those that the cache does not bring from the others.
     """
-    if views is not None:
-        part = replace(part, scan=part.scan.through(views))
     boxes = Boxes(part.scan)
     if not network.frozen_trunk:
-        return PixelInputs(part.index, boxes, side, views)
+        return [PixelInputs(part.index, boxes, side, view) for view in views]
+    keys = [view.keys(part.scan) for view in views]
     store = MapStore(network.trunk_fingerprint(), network.input_shape)
 
-    def fill(rows: NDArray[np.int64]) -> None:
-        if len(rows):
-            crops = None if views is None else views[rows]
-            pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, crops)
-            _fill(store, pixels, network, compute)
+    def fill(missing: NDArray[np.int64]) -> None:
+        if len(missing) == 0:
+            return
+        rows = missing[:, 0]
+        crops = View(
+            np.stack([views[number].boxes[row] for row, number in missing]),
+            np.stack([views[number].mirrored[row] for row, number in missing]),
+        )
+        pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, crops)
+        _fill(store, pixels, [keys[number][row].as_py() for row, number in missing.tolist()], network, compute)
 
     ranks = compute.ranks
     if ranks.world > 1:
-        missing = uncached(part, store)
+        missing = uncached(keys, store)
         ranks.barrier()  # all have listed the same
         fill(missing[ranks.share(len(missing))])
         ranks.barrier()
         store = MapStore(network.trunk_fingerprint(), network.input_shape)
-    fill(uncached(part, store))
-    return CachedInputs(store, boxes)
+    fill(uncached(keys, store))
+    return [CachedInputs(store, own, boxes, view) for own, view in zip(keys, views, strict=True)]
 
 
-def uncached(part: Part, store: MapStore) -> NDArray[np.int64]:
-    """Rows whose maps are not in the store; of equal files only the first."""
-    first: dict[bytes, int] = {}
-    for row, key in enumerate(part.scan.keys.to_pylist()):
-        if key is not None and key not in store:
-            first.setdefault(key, row)
-    return np.array(sorted(first.values()), np.int64)
+def training_views(part: Part, network: Network, config: Config, compute: Compute) -> Sequence[Inputs]:
+    """What a training step may see of each image, by the config; the same for every method."""
+    views = draw_views(part.scan, config.views, config.seed, augmented=not network.frozen_trunk)
+    return make_views(part, network, config.model.imgsz, compute, views)
+
+
+def region_inputs(part: Part, network: Network, config: Config, compute: Compute) -> Inputs:
+    """The image and its first proposals, each at full size."""
+    regions = config.views.model_copy(update={"mirror": False, "crops": 0})
+    views = draw_views(part.scan, regions, config.seed, augmented=False)
+    return RegionInputs(make_views(part, network, config.model.imgsz, compute, views), Boxes(part.scan))
+
+
+def uncached(keys: Sequence[pa.Array], store: MapStore) -> NDArray[np.int64]:
+    """Row and number of the views (m, 2) whose maps are not in the store; of equal ones only the first.
+
+    `keys` has those of all images, view by view. All views of an image stand together.
+    """
+    first: dict[bytes, tuple[int, int]] = {}
+    for number, of_view in enumerate(keys):
+        for row, key in enumerate(of_view.to_pylist()):
+            if key is not None and key not in store:
+                first.setdefault(key, (row, number))
+    return np.array(sorted(first.values()), np.int64).reshape(-1, 2)
 
 
 @torch.no_grad()
-def _fill(store: MapStore, inputs: PixelInputs, network: Network, compute: Compute) -> None:
+def _fill(store: MapStore, inputs: PixelInputs, all_keys: Sequence[bytes], network: Network, compute: Compute) -> None:
     network.eval()
     batches = BagBatches(each_image_once(inputs.index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
-    all_keys = inputs.boxes.scan.keys
     keys: list[bytes] = []
     maps: list[torch.Tensor] = []
     with track("feature maps", len(inputs.index)) as advance:
         for batch in load(batches, compute.loaders):
-            keys.extend(all_keys.take(pa.array(batch.rows[:, 0].numpy())).to_pylist())
+            keys.extend(all_keys[row] for row in batch.rows[:, 0].tolist())
             maps.append(network.prepare(batch.images.to(compute.device)).to(torch.float16).cpu())
             advance(len(batch.label))
             if len(keys) >= MAPS_PER_CHUNK:

@@ -78,15 +78,6 @@ class Scan:
         keys, reasons, hashes = (column.take(pa.array(rows)) for column in (self.keys, self.reasons, self.hashes))
         return Scan(keys, self.sizes[rows], self.boxes[rows], self.counts[rows], reasons, hashes)
 
-    def through(self, views: NDArray[np.float32]) -> "Scan":
-        """The same images seen only within a box (n, 4) of shares each: other content, and no proposals."""
-        keys = [
-            key if key is None or tuple(view) == WHOLE else hashlib.sha256(key + view.tobytes()).digest()[: len(key)]
-            for key, view in zip(self.keys.to_pylist(), views.astype(np.float32), strict=True)
-        ]
-        empty = np.zeros_like(self.boxes), np.zeros_like(self.counts)
-        return Scan(pa.array(keys, KEY), self.sizes, *empty, self.reasons, self.hashes)
-
 
 def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, share: str = "") -> Scan:
     """Try every image and find its boxes, as far as the cache does not have them.

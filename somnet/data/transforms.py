@@ -48,25 +48,24 @@ class Augment:
             crop = v2.functional.resized_crop(pixels, *frame, size=[self.side, self.side], antialias=True)
             flipped = bool(torch.rand(1) < 0.5)
             crop = self.colour(v2.functional.horizontal_flip(crop) if flipped else crop)
-        whole = self._moved(boxes * torch.tensor([*image.size, *image.size]), frame, flipped) / self.side
-        shares = whole.clamp(0, 1)
-        shares[0] = torch.tensor([0.0, 0.0, 1.0, 1.0])  # box 0 is the image, whatever crop of it is used
-        rest = _area(shares) / _area(whole).clamp(min=1e-9)
-        mask = mask & (rest >= SMALLEST_REST)
-        mask[0] = True
-        return crop, shares * mask[:, None], mask
-
-    def _moved(self, boxes: Tensor, frame: tuple[int, int, int, int], flipped: bool) -> Tensor:
-        """Boxes (P, 4) in pixels of the image to pixels of the crop, which they may reach beyond.
-
-        torchvision moves boxes too, but it cuts off what is outside, and then nobody knows how much that was.
-        """
         top, left, height, width = frame
-        x, y = self.side / width, self.side / height
-        moved = (boxes - torch.tensor([left, top, left, top])) * torch.tensor([x, y, x, y])
-        if flipped:
-            moved[:, [2, 0]] = self.side - moved[:, [0, 2]]
-        return moved
+        view = torch.tensor([left, top, left + width, top + height]) / torch.tensor([*image.size, *image.size])
+        return crop, *boxes_within(boxes, mask, view, flipped)
+
+
+def boxes_within(boxes: Tensor, mask: Tensor, view: Tensor, mirrored: bool) -> tuple[Tensor, Tensor]:
+    """Boxes (P, 4) of an image as shares of a crop of it, and which of them are still there (P,).
+
+    Box 0 is the image, whatever crop of it is seen. torchvision moves boxes too, but it cuts off what is outside, and
+    then nobody knows how much that was.
+    """
+    moved = (boxes - view[:2].repeat(2)) / (view[2:] - view[:2]).repeat(2)
+    if mirrored:
+        moved[:, [2, 0]] = 1 - moved[:, [0, 2]]
+    shares = moved.clamp(0, 1)
+    mask = mask & (_area(shares) / _area(moved).clamp(min=1e-9) >= SMALLEST_REST)
+    shares[0], mask[0] = torch.tensor([0.0, 0.0, 1.0, 1.0]), True
+    return shares * mask[:, None], mask
 
 
 def _area(boxes: Tensor) -> Tensor:

@@ -17,7 +17,10 @@ from somnet.methods.registry import import_method_module, method_place
 from somnet.nn.backbones import Network
 
 BagPass = Callable[[int], Iterator[BagBatch]]
-"""bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, one image per bag."""
+"""bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, one image per bag.
+
+A method with `full_size` gets the image and its first proposals, each at full size: images (I * P, ...) for P boxes.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Inspection:
 class Method(nn.Module, ABC):
     """One way to train a network on noisy images. A new one is a file with a subclass, and a name: see registry.py."""
 
+    full_size = False  # whether passes and inspections show an image's first regions too, each at full size
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
 
@@ -98,13 +102,6 @@ class Method(nn.Module, ABC):
 
     def rows(self, phase: Phase) -> NDArray[np.int64] | None:
         """The training images that a prepared phase draws from, by number; None: all of them."""
-        return None
-
-    def views(self, phase: Phase) -> NDArray[np.float32] | None:
-        """The crops of each training image that a prepared phase trains on, V of them (n, V, 4), in shares.
-
-        Whenever an image is used, one of its views is drawn and seen at full size. None: always the whole image.
-        """
         return None
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:

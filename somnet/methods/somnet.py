@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from somnet.config import Config
-from somnet.core.losses import classification_loss
+from somnet.core.losses import classification_loss, scale_gradient
 from somnet.core.memory import SelfOrganizingMemory, prototypical_score
 from somnet.core.schedule import INIT_CNN, INIT_MEMORY, JOINT, Stage, algorithm_1, curriculum
 from somnet.core.types import BagBatch, Phase
@@ -31,7 +31,8 @@ class SomNet(Method):
         self.settings = config.of(SomnetSettings)
         memory = self.settings.memory
         self.memory = SelfOrganizingMemory(memory.side, network.width, classes, memory.radius)
-        self.features = torch.zeros(0)  # (n, F) of whole images, while the memory is initialised
+        self.full_size = self.settings.full_size
+        self.features = torch.zeros(0)  # (n, P, F) of ROIs at full size, or of whole images, as the memory starts
 
     def plan(self) -> tuple[Phase, ...]:
         """Algorithm 1."""
@@ -44,52 +45,61 @@ class SomNet(Method):
         init_epochs = min(max(1, round(settings.init_share * train.epochs)), max(1, epochs - 1))
         joint_epochs = epochs - init_epochs
         memory_lr = {} if memory.kmeans else {"keys": memory.key_lr, "d": memory.d_lr, "r": memory.r_lr}
+        slowly = {name: rate * memory.joint_lr for name, rate in memory_lr.items()}
         return algorithm_1(
             Stage(init_epochs, {"network": train.lr * settings.init_lr}),
             Stage(0 if memory.kmeans else memory.init_epochs, memory_lr),
-            Stage(joint_epochs, {"network": train.lr * settings.joint_lr, **memory_lr}),
+            Stage(joint_epochs, {"network": train.lr * settings.joint_lr, **slowly}),
             keep=curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, joint_epochs),
             images_per_bag=settings.images_per_bag,
+            regions=1 + self.config.views.proposals if self.full_size else 0,
         )
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """The memory starts from image features; K-means clusters the bag features before each joint epoch."""
+        """The memory starts from features of ROIs; K-means clusters the bag features before each joint epoch."""
         self.features = torch.zeros(0)
         if phase.name == INIT_MEMORY:
-            self.features = torch.cat([self.network.image_features(batch.images) for batch in bag_pass(1)])
-            self.memory.start_from(self.features, generator)
+            batches = [(self._first_features(batch), batch.mask[:, 0]) for batch in bag_pass(1)]
+            self.features = torch.cat([features for features, _ in batches])  # (n, P, F)
+            real = torch.cat([mask[:, : self.features.shape[1]] for _, mask in batches])  # (n, P)
+            self.memory.start_from(self.features[real], generator)
         elif phase.name == JOINT and self.settings.memory.kmeans:
-            first = phase.anneal[0] == 0.0  # there are no clusters yet to weigh by
-            bags = [
-                (self._image_bags(batch) if first else self._roi_bags(batch, phase)[0], batch.label)
-                for batch in bag_pass(phase.images_per_bag)
-            ]
-            features, labels = map(torch.cat, zip(*bags, strict=True))
-            cluster(self.memory, features, labels, self.config.seed)
+            keep = None if phase.anneal[0] == 0.0 else phase.keep  # at first there are no clusters to weigh by
+            features, labels = [], []
+            for batch in bag_pass(phase.images_per_bag):
+                rois, kept, _ = self._weighed(batch, keep)
+                features.append(bag_feature(kept, rois))
+                labels.append(batch.label)
+            cluster(self.memory, torch.cat(features), torch.cat(labels), self.config.seed)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """The losses of each line of Algorithm 1."""
         if phase.name == INIT_CNN:
             return Step({"cls": classification_loss(self.network.classifier(self._image_bags(batch)), batch.label)})
         if phase.name == INIT_MEMORY:
-            weights = initial_weights(batch.mask)[..., 0]  # (B, G)
-            return self._memory_step(bag_feature(weights, self.features[batch.rows]), batch)
-        x, weight = self._roi_bags(batch, phase)  # (B, F), (B, N)
+            features = self.features[batch.rows]  # (B, G, P, F)
+            mask = batch.mask[..., : features.shape[2]]  # (B, G, P)
+            return self._memory_step(features[mask], batch.label[:, None, None].expand(mask.shape)[mask])
+        return self.joint_step(batch, *self._weighed(batch, phase.keep))
+
+    def joint_step(self, batch: BagBatch, rois: Tensor, kept: Tensor, weight: Tensor) -> Step:
+        """Eq. 11 for ROI features (B, N, F), the weights that are kept of them (B, N), and those of all (B, N)."""
+        x = bag_feature(kept, rois)  # (B, F)
         losses = {"cls": classification_loss(self.network.classifier(x), batch.label)}
         present = batch.mask[..., 0]  # (B, G)
         score = weight.view(batch.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
-        of_memory = self._memory_step(x.detach() if self.settings.memory.detach else x, batch)
+        of_memory = self._memory_step(x.detach() if self.settings.memory.detach else scale_gradient(x), batch.label)
         observed = replace(of_memory.observed, rows=batch.rows[present], scores=score[present])
         return Step(losses | of_memory.losses, observed, of_memory.pending)
 
-    def _memory_step(self, x: Tensor, batch: BagBatch) -> Step:
-        """Eq. 9 for bag features (B, F)."""
+    def _memory_step(self, x: Tensor, label: Tensor) -> Step:
+        """Eq. 9 for bag features (B, F) and their labels (B,)."""
         cosines, slots = self.memory.nearest(x)  # (B, 2) each
         observed = Observation(slots=slots, cosines=cosines, memory_side=self.memory.side)
         if self.settings.memory.kmeans:  # clusters are not trained
             return Step({}, observed)
-        losses = self.memory.losses(x, batch.label, slots[:, 0])
-        return Step(losses, observed, {"slot": slots[:, 0], "label": batch.label})
+        losses = self.memory.losses(x, label, slots[:, 0])
+        return Step(losses, observed, {"slot": slots[:, 0], "label": label})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Eq. 5 and 7."""
@@ -126,19 +136,23 @@ class SomNet(Method):
             mask[..., 1:] = False
         return mask.flatten(1)
 
+    def _first_features(self, batch: BagBatch) -> Tensor:
+        """Features (I, P, F) of single images that the memory starts from: ROIs at full size, or the image alone."""
+        boxes = batch.boxes[:, 0] if self.full_size else batch.boxes[:, 0, :1]
+        return self.network.roi_features(batch.images, boxes)
+
     def _image_bags(self, batch: BagBatch) -> Tensor:
         """Bag features (B, F) with w-bar: the mean of the bag's images."""
         images = self.network.image_features(batch.images).view(*batch.rows.shape, -1)  # (B, G, F)
         return bag_feature(initial_weights(batch.mask)[..., 0], images)
 
-    def _roi_bags(self, batch: BagBatch, phase: Phase) -> tuple[Tensor, Tensor]:
-        """Bag features (B, F) with the share `phase.keep` of the memory's weights; and all these weights (B, N)."""
+    def _weighed(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor, Tensor]:
+        """ROI features (B, N, F); the share `keep` of their weights, normalised, None: w-bar; all weights (B, N)."""
         rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
         rois = rois.reshape(len(batch.label), -1, rois.shape[-1])  # (B, N, F)
         with torch.no_grad():  # weights are constants of the step
-            weight = self.weigh(rois, batch)["weight"]  # (B, N)
-            kept = self.kept_weights(weight, batch, 1.0 if phase.keep is None else phase.keep)
-        return bag_feature(kept, rois), weight
+            weight = initial_weights(batch.mask).flatten(1) if keep is None else self.weigh(rois, batch)["weight"]
+            return rois, self.kept_weights(weight, batch, keep or 1.0), weight
 
     @property
     def memory_network(self) -> Network:

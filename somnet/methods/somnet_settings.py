@@ -15,8 +15,9 @@ class MemorySettings(Section):
     key_lr: Rate = 0.5  # learning rate of the keys
     d_lr: Rate = 0.01  # of D
     r_lr: Rate = 0.001  # of R, lower: a row of R spreads over many slots, is short, and so has a steep cosine
-    init_epochs: Count = 10  # over features that are computed once
-    detach: bool = True  # False: the memory loss trains the CNN too
+    init_epochs: Count = 5  # over features that are computed once
+    joint_lr: Rate = 0.1  # learning rates in the joint phase, relative to those above, where the initialisation ended
+    detach: bool = True  # False: the memory loss trains the CNN too, as in Eq. 11
     kmeans: bool = False  # True: K-means at the start of each joint epoch instead of the trained memory
 
 
@@ -42,6 +43,7 @@ class SomnetSettings(MethodSettings):
     """Bags of ROIs, weighted by a self-organizing memory."""
 
     images_per_bag: Count = 2  # the paper's n_g
+    full_size: bool = True  # ROIs are the image and its views.proposals, each at full size; False: all, from one map
     init_share: Share = 0.15  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
     init_lr: Rate = 1.0  # learning rate of the initialisation, relative to train.lr
     joint_lr: Rate = 0.05  # the same for the joint phase

@@ -71,7 +71,12 @@ class Network(nn.Module):
         return (pixels.float() / 255 - self.mean) / self.std
 
     def roi_features(self, inputs: Tensor, boxes: Tensor) -> Tensor:
-        """Features (I, P, F) of the boxes (I, P, 4) of each image."""
+        """Features (I, P, F) of the boxes (I, P, 4) of each image.
+
+        Inputs are one per image, from whose map all boxes are pooled; or one per box, in which it is seen at full size.
+        """
+        if len(inputs) > len(boxes):
+            return self.image_features(inputs).view(*boxes.shape[:2], -1)
         return pool_boxes(self.maps(inputs), boxes)
 
     def image_features(self, inputs: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, BagList, draw_bags, load
-from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, make_inputs, open_dataset
+from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, open_dataset
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.sources import open_source
@@ -22,6 +22,7 @@ from somnet.report.figures.prototypes import Prototype, prototypes
 from somnet.report.records import Regions, read_records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.runs.run import Run
+from somnet.runs.scoring import inspected_inputs
 from somnet.system.compute import Compute
 
 TILES = 10  # a row of the contact sheet
@@ -61,7 +62,7 @@ def draw_run(run: Run, out: Path) -> list[Path]:
 
 
 def _bags(part: Part, run: Run, bags: BagList) -> Iterator[BagBatch]:
-    inputs = make_inputs(part, run.model, run.config.model.imgsz, Compute(workers=0))
+    inputs = inspected_inputs(run.method, part, Compute(workers=0))
     return load(BagBatches(bags, FORWARD_IMAGES, inputs, None, seed=None), 0)
 
 

@@ -4,7 +4,7 @@ import copy
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from somnet.config import Config
+from somnet.core.types import Phase
 from somnet.data.bags import Boxes, PixelInputs
 from somnet.data.dataset import DataSet, held_out_split, need_training, uncached
 from somnet.data.decode import read_picture
@@ -73,7 +74,8 @@ class Work:
     epochs: int  # after each of which the test images are tried
     batch_size: int
     max_boxes: int
-    map_bytes: int  # of one image's cached map; 0: the network is trained whole
+    views: int  # of each training image, whose maps are cached
+    map_bytes: int  # of one cached map; 0: the network is trained whole
     feature_bytes: int  # of one image's features, where a phase holds those of all images at once
     trained_bytes: int  # parameters that the optimiser changes
     state_bytes: int  # all that is saved of the method
@@ -101,11 +103,12 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
     `apart`: the device leaves the cores free, so that images are loaded while it trains.
     """
     images = work.train + work.test
+    seen = work.train * work.views + work.test  # through a frozen trunk
     frozen = work.map_bytes > 0
     loaded = work.passes * work.train + work.epochs * work.test + images  # the last time to score
     propose = images * read.propose / cores
-    maps = images * step.prepare / speedup if frozen else 0.0
-    load = (images if frozen else loaded) * read.load / cores
+    maps = seen * step.prepare / speedup if frozen else 0.0
+    load = (seen if frozen else loaded) * read.load / cores
     train = work.passes * work.train * step.step / speedup
     score = (work.epochs * work.test + images) * step.forward / speedup
     busy = maps + train + score
@@ -121,7 +124,7 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
         + work.batch_size * step.saved_bytes
         + work.train * work.feature_bytes,
         host_bytes=PROCESS_BYTES + images * (IMAGE_BYTES + work.max_boxes * (BOX_BYTES + BOX_READ_BYTES)),
-        cache_bytes=images * (work.max_boxes * BOX_BYTES + work.map_bytes),
+        cache_bytes=images * work.max_boxes * BOX_BYTES + seen * work.map_bytes,
         checkpoint_bytes=work.state_bytes + work.trained_bytes,
         table_bytes=work.train * (ISSUE_BYTES + (1 + work.max_boxes) * REGION_BYTES),
     )
@@ -139,11 +142,19 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
         epochs=sum(phase.epochs for phase in plan if phase.passes),
         batch_size=config.train.batch_size,
         max_boxes=config.proposals.max_boxes,
+        views=trunk_passes(config, plan),
         map_bytes=2 * math.prod(network.input_shape) if network.frozen_trunk else 0,
         feature_bytes=4 * network.width if holds_features else 0,
         trained_bytes=sum(p.numel() * p.element_size() for p in trained),
         state_bytes=sum(t.numel() * t.element_size() for t in method.state_dict().values()),
     )
+
+
+def trunk_passes(config: Config, plan: Sequence[Phase]) -> int:
+    """How often a frozen trunk sees each training image: once whole, and once for each view that a step may draw."""
+    views = config.views
+    drawn = any(phase.epochs and phase.needs_images for phase in plan)
+    return 1 + drawn * (views.proposals + views.mirror + views.crops)
 
 
 def measure_steps(network: Network, config: Config, device: str) -> StepPace:
@@ -260,8 +271,9 @@ def estimate_seconds(data: DataSet, method: Method, config: Config, device: str)
     seconds = sum(phase.epochs * phase.passes for phase in method.plan()) * len(data.train) * pace.step
     if network.frozen_trunk:
         store = MapStore(network.trunk_fingerprint(), network.input_shape)
-        parts = [data.train] + ([data.test] if data.test else [])
-        seconds += pace.prepare * sum(len(uncached(part, store)) for part in parts)
+        missing = [len(uncached([part.scan.keys], store)) for part in (data.train, data.test) if part is not None]
+        missing[0] *= trunk_passes(config, method.plan())
+        seconds += pace.prepare * sum(missing)
     return seconds
 
 

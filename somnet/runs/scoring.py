@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, Unreadable
+from somnet.data.dataset import FORWARD_IMAGES, Part, Unreadable, make_inputs, region_inputs
 from somnet.data.duplicates import later_members
 from somnet.methods.base import Method
 from somnet.runs.metrics import auroc, iou
@@ -68,6 +68,14 @@ def inspect_images(
     if not ranks.first:
         return pa.table({}), pa.table({})
     return _with_groups(pa.concat_tables(images), part.groups), pa.concat_tables(regions)
+
+
+def inspected_inputs(method: Method, part: Part, compute: Compute) -> Inputs:
+    """What an inspection shows a method of each image."""
+    network, config = method.network, method.config
+    if method.full_size:
+        return region_inputs(part, network, config, compute)
+    return make_inputs(part, network, config.model.imgsz, compute)
 
 
 def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,18 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
-from somnet.data.bags import BagBatches, Boxes, DrawnInputs, Inputs, count_bags, draw_bags, each_image_once, load
+from somnet.data.bags import (
+    BagBatches,
+    Boxes,
+    DrawnInputs,
+    Inputs,
+    RegionInputs,
+    count_bags,
+    draw_bags,
+    draw_epoch,
+    each_image_once,
+    load,
+)
 from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method
 from somnet.system.compute import Compute
@@ -40,7 +51,18 @@ class TrainingImages:
     inputs: Inputs
     boxes: Boxes
     groups: NDArray[np.int64] | None = None  # (n,) of duplicates, which never share a bag
-    crop_inputs: Callable[[NDArray[np.float32]], Inputs] | None = None  # inputs that show only a crop (n, 4) of each
+    views: Callable[[], Sequence[Inputs]] | None = None  # to draw from; first the image, then its proposals
+
+    def drawn(self, views: int) -> Inputs:
+        """So many views of an image at once, drawn anew whenever it is used."""
+        return DrawnInputs(self._all_views(), views)
+
+    def regions(self, proposals: int) -> Inputs:
+        """The image and its first proposals, each at full size."""
+        return RegionInputs(self._all_views()[: 1 + proposals], self.boxes)
+
+    def _all_views(self) -> Sequence[Inputs]:
+        return [self.inputs] if self.views is None else self.views()
 
 
 class Trainer:
@@ -203,15 +225,14 @@ class Trainer:
         return tensors
 
     def _inputs_of(self, phase: Phase) -> Inputs:
-        views = self.method.views(phase)
-        if views is None or self.images.crop_inputs is None:
+        if not phase.needs_images:
             return self.images.inputs
-        return DrawnInputs([self.images.crop_inputs(views[:, number]) for number in range(views.shape[1])])
+        return self.images.regions(self.config.views.proposals) if phase.regions else self.images.drawn(phase.views)
 
     def _batches(self, phase: Phase) -> BagBatches:
         """The batches of this epoch, of which each rank gets its share."""
         rng = np.random.default_rng(self._seed())
-        bags = draw_bags(self.images.labels, phase.images_per_bag, rng, self._rows(phase), self.images.groups)
+        bags = draw_epoch(self.images.labels, phase.images_per_bag, rng, self._rows(phase), self.images.groups)
         boxes = None if phase.needs_images else self.images.boxes
         whose = (self.ranks.rank, self.ranks.world)
         return BagBatches(bags, self._batch_bags(phase.images_per_bag), self.phase_inputs, boxes, self._seed(), *whose)
@@ -223,7 +244,8 @@ class Trainer:
         else:
             rng = np.random.default_rng(self._seed())
             bags = draw_bags(self.images.labels, images_per_bag, rng, groups=self.images.groups)
-        batches = BagBatches(bags, self._batch_bags(images_per_bag), self.images.inputs, None, seed=None)
+        inputs = self.images.regions(self.config.views.proposals) if self.method.full_size else self.images.inputs
+        batches = BagBatches(bags, self._batch_bags(images_per_bag), inputs, None, seed=None)
         for batch in load(batches, self.compute.loaders_of(cached=self.method.network.frozen_trunk)):
             yield batch.to(self.compute.device)
 
@@ -239,7 +261,8 @@ class Trainer:
         return max(1, self.config.train.batch_size // images_per_bag)
 
     def _steps(self, phase: Phase) -> int:
-        bags = count_bags(self.images.labels, phase.images_per_bag, self._rows(phase), self.images.groups)
+        images = self.images
+        bags = count_bags(images.labels, phase.images_per_bag, np.arange(len(images.labels)), images.groups)
         return -(-bags // self._batch_bags(phase.images_per_bag))
 
     def _steps_done(self) -> int:

@@ -5,22 +5,20 @@ import logging
 import platform
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from numpy.typing import NDArray
 
 from somnet.config import Config
 from somnet.data.bags import Boxes, Inputs, named_worker_death
-from somnet.data.dataset import DataSet, Part, describe, make_inputs, open_dataset, write_duplicates
+from somnet.data.dataset import DataSet, Part, describe, make_inputs, open_dataset, training_views, write_duplicates
 from somnet.data.sources import split_name
 from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method, find_method
@@ -28,7 +26,7 @@ from somnet.report.site import is_report, is_whole_report, remove_report, write_
 from somnet.runs.begin import begin, check_free, next_run_folder
 from somnet.runs.estimate import estimate_seconds
 from somnet.runs.run import Evaluation, Run, build_method, measure
-from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
+from somnet.runs.scoring import Truth, against_truth, inspect_images, inspected_inputs, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
 from somnet.system.files import write_json
@@ -147,14 +145,18 @@ class Job:
         """Of the held-out images, if there are any."""
         return None if self.data.test is None else self._make_inputs(self.data.test)
 
-    def _make_inputs(self, part: Part, views: NDArray[np.float32] | None = None) -> Inputs:
-        return make_inputs(part, self.method.network, self.config.model.imgsz, self.compute, views)
+    def _make_inputs(self, part: Part) -> Inputs:
+        return make_inputs(part, self.method.network, self.config.model.imgsz, self.compute)
+
+    @cached_property
+    def views(self) -> Sequence[Inputs]:
+        """Of the training images: what a step may see of them."""
+        return training_views(self.data.train, self.method.network, self.config, self.compute)
 
     def images(self) -> TrainingImages:
         """The training images for the loop."""
         part = self.data.train
-        crop_inputs = partial(self._make_inputs, part)
-        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, crop_inputs)
+        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, lambda: self.views)
 
     def prepare_test(self) -> None:
         """Compute the features of the held-out images now, so that no epoch pays for them."""
@@ -195,7 +197,8 @@ def fit(job: Job) -> Evaluation | None:
 def score(job: Job) -> tuple[pa.Table, Truth] | None:
     """Judge every training image and region, and write the tables; for the first rank what it found."""
     part = job.data.train
-    images, regions = inspect_images(job.method, part, job.inputs, job.compute, job.out)
+    inputs = inspected_inputs(job.method, part, job.compute)
+    images, regions = inspect_images(job.method, part, inputs, job.compute, job.out)
     if not job.compute.ranks.first:
         return None
     truth = against_truth(images, part)

@@ -26,8 +26,10 @@ from somnet.data.bags import (
     DrawnInputs,
     Inputs,
     PixelInputs,
+    RegionInputs,
     count_bags,
     draw_bags,
+    draw_epoch,
     each_image_once,
     load,
 )
@@ -347,6 +349,38 @@ def test_drawn_inputs_are_chosen_by_the_seed() -> None:
     def says(number: int) -> Inputs:
         return lambda row, seed: (torch.tensor(number), torch.tensor(row), torch.tensor(seed or 0))
 
-    drawn = DrawnInputs([says(0), says(1), says(2)])
-    assert [int(drawn(5, seed)[0]) for seed in (None, 0, 1, 2, 3, 7)] == [0, 0, 1, 2, 0, 1]
-    assert [int(value) for value in drawn(5, 7)] == [1, 5, 7]
+    choices = [says(0), says(1), says(2)]
+    drawn = DrawnInputs(choices)
+    chosen = [int(drawn(5, seed)[0]) for seed in range(300)]
+    assert chosen == [int(drawn(5, seed)[0]) for seed in range(300)]
+    assert all(70 < chosen.count(number) < 130 for number in range(3))
+    assert [int(value) for value in drawn(5, 7)[1:]] == [5, 7]
+    for seed in range(20):
+        assert len(set(DrawnInputs(choices, 3)(5, seed)[0].tolist())) == 3  # all differ
+        assert set(DrawnInputs(choices, 5)(5, seed)[0].tolist()) == {0, 1, 2}
+
+
+def test_several_views_of_an_image_stand_together() -> None:
+    def view(number: int) -> Inputs:
+        return lambda row, seed: (torch.full((1, 1, 1), 10.0 * row + number), torch.zeros(3, 4), torch.ones(3).bool())
+
+    boxes = Boxes(found([2, 2]))
+    regions = RegionInputs([view(0), view(1)], boxes)
+    batch = BagBatches(each_image_once(np.zeros(2, np.int64)), 2, regions, None, None)[0]
+    assert batch.images.flatten().tolist() == [0, 1, 10, 11]
+    assert batch.images.shape == (4, 1, 1, 1)
+    assert batch.boxes.shape == (2, 1, 2, 4)
+    assert torch.equal(batch.boxes[1, 0], boxes(1)[0][:2])
+
+
+def test_an_epoch_has_as_many_bags_however_few_images_it_draws_from() -> None:
+    labels = np.array([0] * 6 + [1] * 5)
+    rows = np.array([1, 2, 7])
+    drawn = draw_epoch(labels, 1, np.random.default_rng(0), rows)
+    assert len(drawn.label) == 11
+    assert np.bincount(drawn.rows[:, 0], minlength=11)[rows].min() >= 3
+    assert set(drawn.rows[:, 0]) == set(rows)
+    assert len(draw_epoch(labels, 2, np.random.default_rng(0), rows).label) == 6
+    everything = np.arange(11)
+    whole = draw_epoch(labels, 2, np.random.default_rng(3), everything)
+    assert np.array_equal(whole.rows, draw_bags(labels, 2, np.random.default_rng(3)).rows)

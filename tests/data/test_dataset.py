@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from somnet.data.bags import CachedInputs, PixelInputs
-from somnet.data.dataset import describe, make_inputs, open_dataset
+from somnet.data.dataset import describe, make_inputs, make_views, open_dataset, region_inputs
 from somnet.data.transforms import to_square
+from somnet.data.views import View
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
 from somnet.system.compute import Compute
@@ -120,11 +121,11 @@ def test_without_a_frozen_trunk_the_inputs_are_pixels(data: Path, tiny: "Tiny") 
     assert torch.equal(augmented, inputs(0, 5)[0])
 
 
-def halves(count: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
-    """Views: the left half of every image but the first, of which all is seen."""
-    views = np.tile(np.array([0, 0, 0.5, 1], np.float32), (count, 1))
-    views[0] = (0, 0, 1, 1)
-    return views
+def halves(count: int) -> View:
+    """The left half of every image, of the last one mirrored; but of the first image all is seen."""
+    boxes = np.tile(np.array([0, 0, 0.5, 1], np.float32), (count, 1))
+    boxes[0] = (0, 0, 1, 1)
+    return View(boxes, np.arange(count) == count - 1)
 
 
 @pytest.mark.parametrize("freeze", ["trunk", "none"])
@@ -132,14 +133,14 @@ def test_a_view_is_the_part_of_the_image_at_full_size(data: Path, tiny: "Tiny", 
     config = tiny.config(**{"model.freeze": freeze})
     part = open_dataset(data, config, Compute(workers=1)).train
     network = Network(config.model, 3).eval()
-    inputs = make_inputs(part, network, config.model.imgsz, Compute(workers=0), views=halves(len(part)))
-    for row, box in ((0, (0, 0, 64, 64)), (4, (0, 0, 32, 64))):
-        seen, boxes, mask = inputs(row, None)
-        cut = to_square(Image.open(part.index.path(row)).convert("RGB").crop(box), 64)
+    inputs = make_views(part, network, config.model.imgsz, Compute(workers=0), [halves(len(part))])[0]
+    for row, box in ((0, (0, 0, 64, 64)), (4, (0, 0, 32, 64)), (len(part) - 1, (0, 0, 32, 64))):
+        seen, boxes, _ = inputs(row, None)
+        picture = Image.open(part.index.path(row)).convert("RGB").crop(box)
+        cut = to_square(ImageOps.mirror(picture) if row == len(part) - 1 else picture, 64)
         with torch.no_grad():
             expected = network.prepare(cut[None])[0]
         assert torch.allclose(seen.float(), expected.float(), atol=1e-2, rtol=1e-2)
-        assert mask.tolist() == [True, False, False, False, False]  # proposals belong to the whole image
         assert boxes[0].tolist() == [0, 0, 1, 1]
 
 
@@ -150,8 +151,23 @@ def test_maps_of_views_and_of_whole_images_are_kept_apart(
     part = open_dataset(data, config, Compute(workers=1)).train
     network = Network(config.model, 3).eval()
     whole = make_inputs(part, network, config.model.imgsz, Compute(workers=0))
-    views = make_inputs(part, network, config.model.imgsz, Compute(workers=0), views=halves(len(part)))
-    assert torch.equal(whole(0, None)[0], views(0, None)[0])
-    assert not torch.equal(whole(4, None)[0], views(4, None)[0])
+    left = halves(len(part))
+    right_way_round = View(left.boxes, np.zeros(len(part), bool))
+    views = make_views(part, network, config.model.imgsz, Compute(workers=0), [left, right_way_round])
+    assert torch.equal(whole(0, None)[0], views[0](0, None)[0])
+    assert not torch.equal(whole(4, None)[0], views[0](4, None)[0])
+    assert torch.equal(views[1](4, None)[0], views[0](4, None)[0])
+    assert not torch.equal(views[1](len(part) - 1, None)[0], views[0](len(part) - 1, None)[0])
     monkeypatch.setattr(network, "prepare", lambda _: pytest.fail("computed again"))
-    make_inputs(part, network, config.model.imgsz, Compute(workers=0), views=halves(len(part)))
+    make_views(part, network, config.model.imgsz, Compute(workers=0), [right_way_round, left])
+
+
+def test_regions_are_the_image_and_its_first_proposals(data: Path, tiny: "Tiny") -> None:
+    config = tiny.config(**{"views.proposals": 2})
+    part = open_dataset(data, config, Compute(workers=1)).train
+    network = Network(config.model, 3).eval()
+    seen, boxes, mask = region_inputs(part, network, config, Compute(workers=0))(1, None)
+    assert boxes.tolist() == [[0, 0, 1, 1], *part.scan.boxes[1, :2].tolist()]
+    assert mask.tolist() == [True, True, True]
+    assert torch.equal(seen[0], make_inputs(part, network, config.model.imgsz, Compute(workers=0))(1, None)[0])
+    assert not torch.equal(seen[0], seen[1])
