@@ -89,9 +89,9 @@ class MoPro(Method):
     """Contrast of images and of classes: prototypes in a projection of the features correct labels or drop images.
 
     The network sees one view of an image, its moving average another. Losses: cross entropy, InfoNCE against a queue of
-    earlier images, and after the first epoch cross entropy against the prototypes, which until then only gather. From a
-    ninth of the epochs on q = p / 2 + softmax(z c / tau) / 2 decides: max q beyond a threshold is the new label; else
-    the given one stays if q_y beats chance; else the image is only contrasted.
+    earlier images, and after the first epoch cross entropy against the prototypes, which only gather until then. When
+    an eighth of the epochs is over, q = p / 2 + softmax(z c / tau) / 2 decides: max q beyond a threshold is the new
+    label; else the given one stays if q_y beats chance; else the image is only contrasted.
 
     Deviations from the paper: momentum 0.99 for 0.999, which would take thousands of steps to forget its start, and
     a plain mean at first; the moving average is in evaluation mode, where the authors shuffle batches between GPUs; the

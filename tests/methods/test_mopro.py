@@ -90,7 +90,7 @@ def test_the_queue_holds_at_most_a_quarter_of_the_images(toy: "MakeToy", images:
 @pytest.mark.parametrize(
     ("epochs", "expected"), [(1, [1, 0, 0]), (2, [1, 0, 1]), (12, [1, 0, 11]), (30, [1, 3, 26]), (90, [1, 10, 79])]
 )
-def test_labels_are_corrected_from_a_ninth_of_the_epochs_on(toy: "MakeToy", epochs: int, expected: list[int]) -> None:
+def test_labels_are_corrected_from_an_eighth_of_the_epochs_on(toy: "MakeToy", epochs: int, expected: list[int]) -> None:
     plan = toy("mopro", **{"train.epochs": epochs}).method.plan()
     assert [phase.name for phase in plan] == ["init", "prototypes", "correct"]
     assert [phase.epochs for phase in plan] == expected
