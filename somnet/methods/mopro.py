@@ -15,9 +15,10 @@ from somnet.methods.base import Inspection, Method, Step, of_label
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Share
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
-from somnet.nn.roi import random_boxes
 
-INIT, CORRECT = "init", "correct"  # phases
+INIT, PROTOTYPES, CORRECT = "init", "prototypes", "correct"  # phases
+VIEWS = 2  # of an image: the network sees the first, its moving average the other
+QUEUE_SHARE = 0.25  # of the training images, the most that the queue may hold
 DROPPED = -1  # label of an image that is not an example of any class; cross entropy passes over it
 
 
@@ -27,10 +28,9 @@ class MoproSettings(MethodSettings):
     width: Count = 128  # of the projection
     temperature: Rate = 0.1  # of both contrasts
     momentum: Momentum = 0.99  # of prototypes and of the second encoder
-    queue: Count = 512  # keys to contrast with; the paper takes 8192 for 1,000 classes
-    smallest_crop: Share = 0.6  # of the side, of the crops that are an image's views
+    queue: Count = 8192  # keys to contrast with; never more than a quarter of the training images
     threshold: Share = 0.8  # probability from which on an image is relabelled
-    init_share: Share = 0.3  # of the epochs before labels are corrected
+    init_share: Share = 0.12  # of the epochs before labels are corrected; 11 of 90
 
 
 def corrected(label: Tensor, confidence: Tensor, threshold: float) -> Tensor:
@@ -61,78 +61,109 @@ def moved_prototypes(prototypes: Tensor, z: Tensor, label: Tensor, momentum: flo
     return normalize(fade * prototypes + (1 - fade) * mean, dim=1)
 
 
+class KeyEncoder(nn.Module):
+    """The moving average of a network and its projection. It is only asked, so it is always in evaluation mode."""
+
+    def __init__(self, network: Network, projection: nn.Module) -> None:
+        super().__init__()
+        self.network = network.twin()
+        self.projection = copy.deepcopy(projection).requires_grad_(False)
+        self.train(False)
+
+    def train(self, mode: bool = True) -> "KeyEncoder":
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        """Unit keys (I, D)."""
+        return normalize(self.projection(self.network.image_features(images)), dim=1)
+
+    def follow(self, network: Network, projection: nn.Module, momentum: float) -> None:
+        """Move towards them."""
+        follow(self.network.tail, network.tail, momentum)
+        follow(self.projection, projection, momentum)
+
+
 class MoPro(Method):
     """Contrast of images and of classes: prototypes in a projection of the features correct labels or drop images.
 
-    An image's two views are crops of the feature map; the network sees one, its moving average the other. Losses:
-    cross entropy, InfoNCE against a queue of earlier images, cross entropy against the prototypes. After the first
-    epochs q = p / 2 + softmax(z c / tau) / 2 decides: max q beyond a threshold is the new label; else the given one
-    stays if q_y beats chance; else the image is only contrasted.
+    The network sees one view of an image, its moving average another. Losses: cross entropy, InfoNCE against a queue of
+    earlier images, and after the first epoch cross entropy against the prototypes, which only gather until then. When
+    an eighth of the epochs is over, q = p / 2 + softmax(z c / tau) / 2 decides: max q beyond a threshold is the new
+    label; else the given one stays if q_y beats chance; else the image is only contrasted.
 
     Deviations from the paper: momentum 0.99 for 0.999, which would take thousands of steps to forget its start, and
-    a plain mean at first; prototypes move once per batch, by as much as its images would move them one by one; a linear
-    projection; the contrast of prototypes with each other's noise scale is left out.
-    State: queue, prototypes, and the moving average of the network; none per sample.
+    a plain mean at first; the moving average is in evaluation mode, where the authors shuffle batches between GPUs; the
+    queue holds at most a quarter of the training images (theirs holds 8192 of 2.4 million), else it would be full
+    of the very images that are contrasted; prototypes move once per batch, by as much as its images would move them
+    one by one; views are drawn like those of all methods, not a weak and a strong one; one cosine of the learning rate;
+    the classifier is not trained again afterwards on the cleaned labels.
+    An image is charged with one pass: the second view takes no gradient.
+    State: queue, prototypes, the moving average of the network, and the label that each image was last used with.
     """
 
-    divisible = False  # only the images that are not dropped count, and views are drawn for the batch
+    divisible = False  # only the images that are not dropped count
 
     queue: Tensor  # (Q, D) unit keys of earlier images, the oldest are replaced first
     prototypes: Tensor  # (C, D)
+    used: Tensor  # (n,) the label that an image was last trained with; DROPPED for none
     steps: Tensor  # so far
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(MoproSettings)
-        width = self.settings.width
-        self.projection = nn.Linear(network.width, width)
-        self.slow_network = network.twin()
-        self.slow_projection = copy.deepcopy(self.projection).requires_grad_(False)
-        self.register_buffer("queue", normalize(torch.randn(self.settings.queue, width), dim=1))
+        wide, width = network.width, self.settings.width
+        self.projection = nn.Sequential(nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, width))
+        self.slow = KeyEncoder(network, self.projection)
+        keys = max(1, min(self.settings.queue, int(QUEUE_SHARE * len(labels))))
+        self.register_buffer("queue", normalize(torch.randn(keys, width), dim=1))
         self.register_buffer("prototypes", torch.zeros(classes, width))
+        self.register_buffer("used", labels.to(torch.int32))
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def plan(self) -> tuple[Phase, ...]:
-        """Given labels, then corrected ones."""
-        train, settings = self.config.train, self.settings
-        init = max(1, round(settings.init_share * train.epochs))
+        """Given labels, in the first epoch without prototypes; then corrected ones."""
+        train = self.config.train
+        start = max(1, round(self.settings.init_share * train.epochs))  # of the correction
         lr = {"network": train.lr, "projection": train.lr}
-        return (Phase(INIT, init, lr), Phase(CORRECT, train.epochs - init, lr, anneal=(0.0, 1.0)))
+        return tuple(
+            Phase(name, end - begin, lr, anneal=(begin / train.epochs, end / train.epochs), views=VIEWS)
+            for name, begin, end in ((INIT, 0, 1), (PROTOTYPES, 1, start), (CORRECT, start, train.epochs))
+        )
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
-        """The three losses; the second phase corrects labels first."""
+        """The three losses, as far as the phase has them; the last phase corrects labels first."""
         settings = self.settings
-        features = self._view(self.network, batch.images)  # (I, F)
+        views = batch.images.view(len(batch.label), -1, *batch.images.shape[1:])  # (I, V, ...)
+        features = self.network.image_features(views[:, 0])  # (I, F)
         logits, z = self.network.classifier(features), self._embed(features)  # (I, C), (I, D)
         near = z @ self.prototypes.T / settings.temperature  # (I, C)
-        label = batch.label
+        label, key = batch.label, self.slow(views[:, -1])  # (I,), (I, D)
         if phase.name == CORRECT:
             label = corrected(label, mixed_confidence(logits.detach(), near.detach()), settings.threshold)
-        with torch.no_grad():
-            slow = self.slow_projection(self._view(self.slow_network.eval(), batch.images))
-            key = normalize(slow, dim=1)  # (I, D)
-        losses = {
-            "cls": supervised(logits, label),
-            "prototype": supervised(near, label),
-            "instance": instance_loss(z, key, self.queue, settings.temperature),
-        }
-        return Step(losses, pending={"embedding": z.detach(), "key": key, "label": label})
+        losses = {"cls": supervised(logits, label)}
+        if phase.name != INIT:
+            losses["prototype"] = supervised(near, label)
+        losses["instance"] = instance_loss(z, key, self.queue, settings.temperature)
+        return Step(losses, pending={"rows": batch.rows[:, 0], "embedding": z.detach(), "key": key, "label": label})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Prototypes, queue and the slow network move."""
+        self.used[pending["rows"]] = pending["label"].to(self.used.dtype)
         momentum = self.settings.momentum
         moved = moved_prototypes(self.prototypes, pending["embedding"], pending["label"], momentum)
         self.prototypes.copy_(moved)
         self.queue.copy_(torch.cat([self.queue, pending["key"]])[-len(self.queue) :])
         self.steps += 1
-        slowness = warm_momentum(momentum, int(self.steps))
-        follow(self.slow_network.tail, self.network.tail, slowness)
-        follow(self.slow_projection, self.projection, slowness)
+        self.slow.follow(self.network, self.projection, warm_momentum(momentum, int(self.steps)))
 
-    def _view(self, network: Network, images: Tensor) -> Tensor:
-        """Features (I, F) of a random crop of each feature map."""
-        boxes = random_boxes(len(images), self.settings.smallest_crop, images.device)
-        return network.roi_features(images, boxes[:, None]).squeeze(1)
+    def metrics(self) -> dict[str, float]:
+        """Of all images, the shares that were last used with another label, with the given one, and with none."""
+        given = self.labels.to(self.used.device)
+        dropped, kept = self.used == DROPPED, self.used == given
+        shares = {"corrected": ~(dropped | kept), "kept": kept, "dropped": dropped}
+        return {name: float(chosen.float().mean()) for name, chosen in shares.items()}
 
     def _embed(self, features: Tensor) -> Tensor:
         return normalize(self.projection(features), dim=1)

@@ -36,6 +36,7 @@ METHODS = {
     "sl": "somnet.methods.sl:SymmetricCrossEntropy",
     "somnet": "somnet.methods.somnet:SomNet",
     "somnet+": "somnet.methods.somnet_plus:SomNetPlus",
+    "ssr": "somnet.methods.ssr:Ssr",
     "sukhbaatar": "somnet.methods.sukhbaatar:Sukhbaatar",
     "tanaka": "somnet.methods.tanaka:Tanaka",
 }

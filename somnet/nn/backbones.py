@@ -61,10 +61,14 @@ class Network(nn.Module):
 
     def maps(self, inputs: Tensor) -> Tensor:
         """Feature maps (I, F, H, W) from prepared inputs."""
+        return self.maps_by(self.tail, inputs)
+
+    def maps_by(self, tail: nn.Module, inputs: Tensor) -> Tensor:
+        """What a tail that is built like this network's makes of prepared inputs."""
         lower = _LOWER.get(self.precision)
         with torch.autocast("cuda", dtype=lower, enabled=lower is not None and inputs.is_cuda):
-            maps = self.tail(inputs.float() if self.frozen_trunk else self.normalise(inputs))
-        return maps.float()  # type: ignore[no-any-return]
+            maps: Tensor = tail(inputs.float() if self.frozen_trunk else self.normalise(inputs))
+        return maps.float()
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Pixels from 0 to 255 as the backbone was trained to see them."""

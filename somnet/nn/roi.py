@@ -25,10 +25,3 @@ def pool_boxes(maps: Tensor, boxes: Tensor) -> Tensor:
     rows = overlap(boxes[..., 1], boxes[..., 3], height)  # (I, P, H)
     cells = (rows[..., :, None] * columns[..., None, :]).flatten(2)  # (I, P, HW)
     return torch.bmm(cells.to(maps.dtype), maps.flatten(2).transpose(1, 2))  # (I, P, F)
-
-
-def random_boxes(count: int, smallest: float, device: torch.device | str = "cpu") -> Tensor:
-    """Boxes (count, 4) at random places, each side a random share between `smallest` and 1 of the image's."""
-    sides = smallest + (1 - smallest) * torch.rand(count, 2, device=device)
-    low = (1 - sides) * torch.rand(count, 2, device=device)
-    return torch.cat([low, low + sides], dim=1)

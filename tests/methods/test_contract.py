@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 KMEANS = {"somnet.memory.kmeans": True, "somnet.memory.side": 2}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in METHODS}
 CASES["somnet with K-means"] = ("somnet", KMEANS)
+CASES["divide-mix"] = ("divide-mix", {"train.epochs": 6})  # enough to mix
 
 
 @pytest.fixture(params=CASES)
@@ -68,7 +69,7 @@ def padded(batch: BagBatch, count: int = 3) -> BagBatch:
 @pytest.mark.parametrize("case", CASES)
 def test_the_plan_spends_the_budget(case: str, epochs: int, tiny: "Tiny", toy: "MakeToy") -> None:
     method, more = CASES[case]
-    plan = toy(method, **more, **{"train.epochs": epochs}).method.plan()
+    plan = toy(method, **{**more, "train.epochs": epochs}).method.plan()
     assert isinstance(plan, tuple)
     assert all(isinstance(phase, Phase) for phase in plan)
     assert sum(phase.epochs * phase.passes for phase in plan) <= epochs + 1e-9

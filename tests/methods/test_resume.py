@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SHORT = {"train.batch_size": 4, "somnet.memory.side": 2}
+LONGER = {"divide-mix": {"train.epochs": 10}}  # enough to divide twice
 
 
 def count_steps(patch: pytest.MonkeyPatch, made: "Toy", stop: int | None = None) -> list[str]:
@@ -82,7 +83,7 @@ class LeftAlone:
 def left_alone(toy: "MakeToy", tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], LeftAlone]:
     @cache
     def run(name: str) -> LeftAlone:
-        made, out = toy(name, **SHORT), tmp_path_factory.mktemp("whole")
+        made, out = toy(name, **SHORT, **LONGER.get(name, {})), tmp_path_factory.mktemp("whole")
         with pytest.MonkeyPatch.context() as patch:
             steps, trainer = count_steps(patch, made), made.trainer(out)
             passes = count_passes(patch, trainer)
@@ -126,11 +127,11 @@ def test_an_interrupted_run_ends_like_any_other(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole, made = left_alone(name), toy(name, **SHORT)
+    whole, made = left_alone(name), toy(name, **SHORT, **LONGER.get(name, {}))
     count_steps(monkeypatch, made, choose(whole.steps))
     with pytest.raises(TrainingStopped):
         made.trainer(tmp_path).run()
-    toy(name, **SHORT).trainer(tmp_path).run(resume=True)
+    toy(name, **SHORT, **LONGER.get(name, {})).trainer(tmp_path).run(resume=True)
     must_be_equal(final_state(tmp_path), whole.state)
 
 
@@ -150,12 +151,12 @@ def test_a_signal_between_phases_is_obeyed_at_once(
         return
     assert max(whole.passes) > 1
     stop = choose(range(1, len(whole.passes) + 1))
-    trainer = toy(name, **SHORT).trainer(tmp_path)
+    trainer = toy(name, **SHORT, **LONGER.get(name, {})).trainer(tmp_path)
     passes_until_stop = count_passes(monkeypatch, trainer, stop)
     with pytest.raises(TrainingStopped):
         trainer.run()
     assert (len(passes_until_stop), passes_until_stop[-1]) == (stop, 1)
-    toy(name, **SHORT).trainer(tmp_path).run(resume=True)
+    toy(name, **SHORT, **LONGER.get(name, {})).trainer(tmp_path).run(resume=True)
     must_be_equal(final_state(tmp_path), whole.state)
 
 
@@ -187,7 +188,7 @@ def test_a_signal_within_an_evaluation_is_obeyed_at_once(number: int, toy: "Make
 def test_a_step_without_a_loss_leaves_no_trace(
     name: str, toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = toy(name, **SHORT)
+    made = toy(name, **SHORT, **LONGER.get(name, {}))
     step = made.method.step
     nan = float("nan")
 

@@ -33,6 +33,7 @@ AGAINST_FLIPS = (
     "mopro",
     "pencil",
     "sl",
+    "ssr",
     "sukhbaatar",
     "tanaka",
 )

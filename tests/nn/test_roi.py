@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from somnet.nn.roi import overlap, pool_boxes, random_boxes
+from somnet.nn.roi import overlap, pool_boxes
 
 FACTOR = 4  # a cell of the map becomes 4 x 4 pixels of the dense reference
 
@@ -90,20 +90,3 @@ def test_a_mean_lies_between_the_extremes(box: Numbers, height: int, width: int,
         assert float(maps.min()) - 1e-4 <= mean <= float(maps.max()) + 1e-4
     else:
         assert mean == 0
-
-
-def test_random_boxes_lie_in_the_image_and_are_large_enough() -> None:
-    torch.manual_seed(0)
-    boxes = random_boxes(2000, smallest=0.6)
-    sides = boxes[:, 2:] - boxes[:, :2]
-    assert boxes.shape == (2000, 4)
-    assert boxes.min() >= 0
-    assert boxes.max() <= 1 + 1e-6
-    assert sides.min() >= 0.6 - 1e-6
-    assert sides.mean(dim=0).tolist() == pytest.approx([0.8, 0.8], abs=0.01)
-    centres = (boxes[:, 2:] + boxes[:, :2]) / 2
-    assert centres.mean(dim=0).tolist() == pytest.approx([0.5, 0.5], abs=0.01)
-
-
-def test_a_random_box_of_at_least_all_is_the_image() -> None:
-    assert random_boxes(2, smallest=1.0).tolist() == [[0.0, 0.0, 1.0, 1.0]] * 2
