@@ -66,6 +66,7 @@ class Method(nn.Module, ABC):
     """One way to train a network on noisy images. A new one is a file with a subclass, and a name: see registry.py."""
 
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
+    uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

@@ -57,11 +57,16 @@ class Score:
     @property
     def spread(self) -> float | None:
         """Half the length of the error bar; None for a single value."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return standard_error(self.values)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of some values; None where there are fewer than two."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def score_chart(title: str, subtitle: str, scores: Sequence[Score], *, baseline: str | None = None) -> str:
-    """Mean, standard deviation and single values of each row; a dashed line at the mean of the baseline."""
+    """Mean, standard error and single values of each row; a dashed line at the mean of the baseline."""
     rows = sorted(scores, key=lambda score: -score.mean)
     names = [_shortened(row.name, LONGEST_NAME) for row in rows]
     left = MARGIN + LETTER * max([10, *map(len, names)]) + 12
