@@ -177,3 +177,17 @@ def bench(
     console.print(f"{out}: results.csv, table.md, plot.svg", markup=False, soft_wrap=True)
     if any(result.error for result in results):
         raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="The --out folders of somnet bench, one for each data set.")],
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv and ranks.svg.")],
+    baseline: Annotated[str, typer.Option(help="The entry that wins and losses are against.")] = "plain",
+) -> None:
+    """Compare methods over several data sets: means, average ranks, wins and the critical difference."""
+    from somnet.benchmark.together import compare_benchmarks
+
+    compare_benchmarks(folders, out, baseline=baseline)
+    console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{out}: table.md, table.csv, ranks.svg", markup=False, soft_wrap=True)

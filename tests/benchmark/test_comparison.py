@@ -3,6 +3,7 @@
 import csv
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ _RESULTS = (
         peak_memory_mb=700,
     ),
 )
-MORE = {  # by place
+MORE: dict[int, dict[str, Any]] = {  # by place
     0: {"rate": 0.01, "trunk_passes": 1},
     4: {"rate": 0.003, "trunk_passes": 4, "first_phase_top1": 0.70},
     5: {"rate": 0.003, "trunk_passes": 4, "first_phase_top1": 0.72},

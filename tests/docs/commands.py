@@ -37,6 +37,7 @@ OWN = "mine"  # what the documents call a method, or a file, of the reader's own
 WORK = (  # what the verbs call once they have understood everything
     "somnet.benchmark.bench.run_bench",
     "somnet.benchmark.demo.run_demo",
+    "somnet.benchmark.together.compare_benchmarks",
     "somnet.cli.doctor.checks",
     "somnet.cli.settings.shared_settings",
     "somnet.data.sources.open_source",
