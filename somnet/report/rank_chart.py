@@ -49,7 +49,7 @@ def rank_chart(title: str, subtitle: str, ranks: Mapping[str, float], difference
     drawing.text(MARGIN, MARGIN + 12, shortened(title, (width - 2 * MARGIN) / TITLE_LETTER), "title")
     drawing.text(MARGIN, MARGIN + 34, shortened(subtitle, (width - 2 * MARGIN) / LETTER), "quiet")
     if difference is not None:
-        _ruler(drawing, place(1), min(place(1 + difference), right), difference)
+        _ruler(drawing, place(1), place(1 + difference), right, difference)
     drawing.line(left, AXIS, right, AXIS, "axis")
     for tick in range(1, highest + 1, -(-highest // MOST_TICKS)):
         drawing.line(place(tick), AXIS - 6, place(tick), AXIS, "axis")
@@ -69,10 +69,11 @@ def rank_chart(title: str, subtitle: str, ranks: Mapping[str, float], difference
     return drawing.finish()
 
 
-def _ruler(drawing: Drawing, start: float, end: float, difference: float) -> None:
-    """How long the critical difference is; one that is longer than the line of ranks ends with it."""
+def _ruler(drawing: Drawing, start: float, end: float, right: float, difference: float) -> None:
+    """How long the critical difference is; where it is longer than the line of ranks, it is cut and has no end."""
     y = HEADING + 12
-    drawing.line(start, y, end, y, "bar")
+    drawing.line(start, y, min(end, right), y, "bar")
     for x in (start, end):
-        drawing.line(x, y - 5, x, y + 5, "bar")
-    drawing.text(end + 10, y + 5, f"critical difference {difference:.2f}", "quiet")
+        if x <= right:
+            drawing.line(x, y - 5, x, y + 5, "bar")
+    drawing.text(min(end, right) + 10, y + 5, f"critical difference {difference:.2f}", "quiet")
