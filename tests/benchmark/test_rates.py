@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -208,3 +210,46 @@ def test_other_rates_are_refused(searched: Benchmark, plain: Benchmark, tmp_path
     for other in (None, RateSearch((0.001, 0.2)), RateSearch((0.001, 0.1), seed=7)):
         with pytest.raises(RunError, match="started with another rates"):
             run_bench(replace(one, search=other), tmp_path / "out", resume=True)
+
+
+KILLED = """
+import os, signal, sys
+from somnet.cli.main import main
+from somnet.methods.plain import Plain
+
+step, count = Plain.step, 0
+
+def wrapped(self, batch, phase):
+    global count
+    count += 1
+    if count == 5 and os.path.isdir(os.path.join(sys.argv[-1], "rates", "plain-lr0.1")):
+        os.kill(os.getppid(), signal.SIGKILL)
+        signal.pause()  # dies with its parent
+    return step(self, batch, phase)
+
+Plain.step = wrapped
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_is_killed_in_its_search_goes_on(
+    cached: Finished, searched: Benchmark, tmp_path: Path
+) -> None:
+    """Nothing gets the chance to save: the second of two rates is in the middle of an epoch."""
+    out = tmp_path / "out"
+    words = [*cached.words, "--rates", "0.001,0.1", "--out", str(out)]
+    words[words.index("plain,somnet")], words[words.index("0-1")] = "plain,fixed=plain:train.lr=0.05", "0"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, "bench", *words], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert "run 2 of 2: plain, rate 0.1; about" in done.stderr
+    assert not (out / CHOICES).exists()
+    assert not (out / "runs").exists()
+    first = out / "rates" / "plain-lr0.001" / "summary.json"
+    before = first.stat().st_mtime_ns
+    assert not any(result.error for result in run_bench(searched, out, workers=1, resume=True))
+    assert first.stat().st_mtime_ns == before
+    run_bench(searched, tmp_path / "whole", workers=1)
+    assert lasting(out) == lasting(tmp_path / "whole")

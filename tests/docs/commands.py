@@ -23,7 +23,7 @@ import pytest
 import typer
 from torch.distributed.run import get_args_parser
 
-from somnet.benchmark.trials import ENTRIES
+from somnet.benchmark.entries import ENTRIES
 from somnet.cli.main import app
 from somnet.config import Config
 from somnet.errors import ConfigError, SomnetError
