@@ -161,7 +161,7 @@ def load_config(
             raise ConfigError(f"cannot read the config {file}: {error.strerror}: give an existing TOML file") from None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{file} is not valid TOML: {error}: fix that place") from None
-    given = dict(_parse_setting(text) for text in settings)
+    given = dict(parse_setting(text) for text in settings)
     given |= {name: value for name, value in (flags or {}).items() if value is not None}
     if "method" in given:  # the keyboard decides, before the file is judged
         tree["method"] = given["method"]
@@ -178,7 +178,8 @@ def _check_trust(method: object, file: Path) -> None:
         )
 
 
-def _parse_setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Name and value of `a.b=c`; the value is TOML, or a bare word."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise ConfigError(f"cannot read the setting '{text}': write it as name=value, for example train.lr=0.02")

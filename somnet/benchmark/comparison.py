@@ -10,7 +10,7 @@ from functools import cached_property
 
 from somnet.benchmark import paper_tables
 from somnet.benchmark.paper_tables import Published
-from somnet.report.chart import Score, score_chart
+from somnet.report.chart import Score, score_chart, standard_error
 from somnet.report.figures.text import one_line
 from somnet.system.files import csv_cell
 
@@ -27,9 +27,12 @@ class Result:
     seed: int
     top1: float | None = None  # shares, not percents
     top5: float | None = None
+    first_phase_top1: float | None = None  # at the end of the first of several phases
     auroc: float | None = None  # of label_score, wrong labels against right ones
     best_iou: float | None = None
     image_passes: float | None = None  # as the method plans them
+    trunk_passes: float | None = None  # of each training image: the whole one, and its views
+    rate: float | None = None  # train.lr; None where a method does not use it
     seconds: float | None = None
     peak_memory_mb: float | None = None
     error: str = ""
@@ -43,6 +46,7 @@ class Comparison:
     methods: Sequence[str]  # that take part, in the order in which they were asked for
     seeds: Sequence[int]
     results: Sequence[Result]
+    baseline: str = BASELINE  # what gains are over
 
     @cached_property
     def finished(self) -> Mapping[str, Sequence[Result]]:
@@ -57,14 +61,18 @@ class Comparison:
         return {result.seed: 100 * result.top1 for result in self.finished.get(name, ()) if result.top1 is not None}
 
     def gains(self, name: str) -> list[float]:
-        """Points of top-1 above plain, seed by seed; none for plain itself."""
-        plain = {} if name == BASELINE else self.accuracies(BASELINE)
-        return [value - plain[seed] for seed, value in self.accuracies(name).items() if seed in plain]
+        """Points of top-1 above the baseline, seed by seed; none for the baseline itself."""
+        return [] if name == self.baseline else paired_gains(self.accuracies(name), self.accuracies(self.baseline))
 
     def ranking(self) -> list[str]:
         """Methods that have an accuracy, best mean first."""
         known = [name for name in self.methods if self.accuracies(name)]
         return sorted(known, key=lambda name: -statistics.fmean(self.accuracies(name).values()))
+
+
+def paired_gains(values: Mapping[int, float], baseline: Mapping[int, float]) -> list[float]:
+    """What is gained with each seed that both have."""
+    return [value - baseline[seed] for seed, value in values.items() if seed in baseline]
 
 
 def results_csv(results: Iterable[Result]) -> str:
@@ -81,8 +89,8 @@ def results_csv(results: Iterable[Result]) -> str:
 def chart(comparison: Comparison) -> str:
     """The methods as SVG, best first."""
     scores = [Score(name, list(comparison.accuracies(name).values())) for name in comparison.ranking()]
-    subtitle = "top-1 % of the last epoch: mean, standard deviation and single seeds"
-    return score_chart(comparison.title, subtitle, scores, baseline=BASELINE)
+    subtitle = "top-1 % of the last epoch: mean, standard error and single seeds"
+    return score_chart(comparison.title, subtitle, scores, baseline=comparison.baseline)
 
 
 # --- tables to read
@@ -107,10 +115,11 @@ def plain_text(text: str) -> str:
 
 
 def mean_and_spread(values: Sequence[float], digits: int, *, sign: bool = False) -> str:
-    """`93.2 ± 0.7`, without the spread for a single value."""
+    """Mean and standard error, `93.2 ± 0.7`; without the latter for a single value."""
     if not values:
         return UNKNOWN
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    error = standard_error(values)
+    spread = "" if error is None else f" ± {error:.{digits}f}"
     return f"{statistics.fmean(values):{'+' if sign else ''}.{digits}f}{spread}"
 
 
@@ -128,23 +137,30 @@ def _overview(comparison: Comparison) -> str:
         "rank": [str(1 + means.index(mean)) for mean in means] + [UNKNOWN] * len(waiting),  # equals share one
         "method": [plain_text(name) for name in runs],
         "top-1 %": _cells([list(comparison.accuracies(name).values()) for name in runs], 1, best=True),
-        "gain over plain": [mean_and_spread(comparison.gains(name), 1, sign=True) for name in runs],
+        "deviation": [_deviation(list(comparison.accuracies(name).values())) for name in runs],
+        "seeds": [f"{len(own)} of {len(comparison.seeds)}" for own in runs.values()],
+        _gain_over(comparison): [mean_and_spread(comparison.gains(name), 1, sign=True) for name in runs],
+        "after first phase": column(lambda run: _percent(run.first_phase_top1), 1),
         "AUROC of label noise": column(lambda run: run.auroc, 3, best=True),
         "IoU of best ROI": column(lambda run: run.best_iou, 3, best=True),
         "image passes": [_once(run.image_passes for run in own) for own in runs.values()],
+        "trunk passes": [_once(run.trunk_passes for run in own) for own in runs.values()],
+        "rate": [_once((run.rate for run in own), digits=8) for own in runs.values()],
         "seconds": column(lambda run: run.seconds, 0),
         "peak memory, MB": column(lambda run: run.peak_memory_mb, 0),
-        "runs": [f"{len(own)} of {len(comparison.seeds)}" for own in runs.values()],
     }
-    return _markdown(list(columns), list(zip(*columns.values(), strict=True)))
+    return markdown_table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def _notes(comparison: Comparison, epochs: int) -> str:
     seeds = ", ".join(map(str, comparison.seeds))
     lines = [
-        f"Accuracy of the last epoch, never of the best one; ± is the standard deviation over the seeds {seeds}. The "
-        f"gain is taken seed by seed. An image pass is one training image through a network with gradient, divided by "
-        f"the number of training images: {epochs} for every method at most."
+        f"Accuracy of the last epoch, never of the best one; ± is the standard error of the mean over the seeds "
+        f"{seeds}, the deviation that of single seeds. The gain is taken seed by seed, and its error is that of these "
+        f"differences. *After first phase* is top-1 at the end of the first of several phases: what an initialisation "
+        f"has reached alone. An image pass is one training image through a network with gradient, divided by "
+        f"the number of training images: {epochs} for every method at most. Trunk passes are how often each training "
+        f"image is sent through the trunk to be looked at: once whole, and once for each view. The rate is `train.lr`."
     ]
     if failed := [f"{result.method} (seed {result.seed})" for result in comparison.results if result.error]:
         lines.append(f"**Failed:** {plain_text(', '.join(failed))}; `results.csv` says why.")
@@ -157,7 +173,7 @@ def _parameters(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
         ours = _cells([_accuracies(comparison, stands_for, figure) for figure in published], 1, best=True)
         theirs = _cells([[figure.accuracy] for figure in published], 1, best=True)
         header = [f"`{symbol}`", *(figure.label for figure in published)]
-        sections.append(_markdown(header, [["here", *ours], [PAPER, *theirs]]))
+        sections.append(markdown_table(header, [["here", *ours], [PAPER, *theirs]]))
     return "\n\n".join(sections)
 
 
@@ -171,8 +187,8 @@ def _ablations(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
         (figure.label, mine, gain, paper, f"{figure.accuracy - plain:+.1f}")
         for figure, mine, gain, paper in zip(published, ours, gains, theirs, strict=True)
     ]
-    header = ["", "here", "gain over plain", PAPER, "gain over ResNet50"]
-    return "## Ablations (the paper's Table 2)\n\n" + _markdown(header, rows)
+    header = ["", "here", _gain_over(comparison), PAPER, "gain over ResNet50"]
+    return "## Ablations (the paper's Table 2)\n\n" + markdown_table(header, rows)
 
 
 def _methods(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
@@ -188,7 +204,7 @@ def _methods(comparison: Comparison, stands_for: Mapping[str, str]) -> str:
     header = ["", "here", "here, top-5", *paper_tables.SETS]
     rows = list(zip(names, top1, top5, *theirs, strict=True))
     title = "## Methods (the paper's Table 3, as far as they were run)"
-    return f"{title}\n\n{_markdown(header, rows)}" if names else ""
+    return f"{title}\n\n{markdown_table(header, rows)}" if names else ""
 
 
 _PAPER_TABLES: Mapping[str, Callable[[Comparison, Mapping[str, str]], str]] = {
@@ -213,13 +229,25 @@ def _cells(values: Sequence[Sequence[float]], digits: int, *, best: bool = False
     ]
 
 
-def _once(values: Iterable[float | None]) -> str:
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _gain_over(comparison: Comparison) -> str:
+    return f"gain over {plain_text(comparison.baseline)}"
+
+
+def _deviation(values: Sequence[float]) -> str:
+    return f"{statistics.stdev(values):.1f}" if len(values) > 1 else UNKNOWN
+
+
+def _once(values: Iterable[float | None], digits: int = 2) -> str:
     """Figures that do not depend on the seed; all of them if they do."""
-    distinct = sorted({round(value, 2) for value in values if value is not None})
+    distinct = sorted({round(value, digits) for value in values if value is not None})
     return ", ".join(f"{value:g}" for value in distinct) or UNKNOWN
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table that can be read as text, too."""
     lines = [header, *rows]
     widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(header))]

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from somnet.cleaning.verdicts import POLICIES, Decision, Policy, Verdicts, flags, judge, read_decisions
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
-from somnet.data.location import Location
+from somnet.data.location import Location, bring
 from somnet.data.sources import open_source, split_name
 from somnet.errors import ConfigError, RunError, SomnetError
 from somnet.exports.label_formats import ANNOTATIONS, FILES, Box, Labelled, write_cleanlab
 from somnet.runs.run import Run
-from somnet.system.files import csv_cell, display_name, link_or_copy, refuse_working_folder, replace_folder
+from somnet.system.files import csv_cell, display_name, refuse_working_folder, replace_folder
 from somnet.system.folders import REGIONS, refuse_inside, refuse_taken
 from somnet.system.progress import Advance, track
 from somnet.system.signals import AGAIN, stopping_signals
@@ -238,7 +238,7 @@ def _write_training_images(
             box = (0.0, 0.0, float(width), float(height))
         else:
             name = names.new("train", label, os.path.basename(original))
-            _bring(source, folder / name)
+            bring(source, folder / name)
         score = scores["label_score"][place].as_py()
         images.append(Labelled(name, label, width, height, box, score))
         listed.append(
@@ -267,7 +267,7 @@ def _write_other_images(
         original, split = _original(index, row), index.table["split"][row].as_py()
         label = index.classes[index.table["label"][row].as_py()]
         name = names.new(split, label, os.path.basename(original))
-        _bring(index.location(row), folder / name)
+        bring(index.location(row), folder / name)
         path = display_name(os.fsencode(os.path.abspath(original)))
         known = {"file_name": name, "label": label, "split": split, "weight": 1.0}
         listed.append({**known, "original_path": path, "original_label": label})
@@ -313,16 +313,6 @@ def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
 def _original(index: Index, row: int) -> str:
     """How an image is called in its data: a path that exists, unless it lies in an archive."""
     return os.path.join(index.root, os.fsdecode(index.table["file_name"][row].as_py()))
-
-
-def _bring(source: Location, target: Path) -> None:
-    """A hard link to a file, or a copy; out of an archive the bytes of the image."""
-    if source.size is None:
-        link_or_copy(source.path, target)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open() as stream:
-        target.write_bytes(stream.read())
 
 
 def _crop(source: Location, box: Box, target: Path) -> tuple[int, int]:

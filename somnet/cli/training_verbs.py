@@ -126,7 +126,8 @@ def bench(
     data: Annotated[str, typer.Argument(help="A data set with test images, or demo for the synthetic demo data.")],
     out: Annotated[Path, typer.Option(help="Folder for runs, data, results.csv, table.md and plot.svg.")],
     methods: Annotated[
-        str | None, typer.Option(help="all, or names separated by commas; by default all if --tables has methods.")
+        str | None,
+        typer.Option(help="all, or names, by commas, also NAME=METHOD:setting=value; by default all of --tables."),
     ] = None,
     seeds: SeedsOption = "0-4",
     noise: Annotated[
@@ -137,6 +138,12 @@ def bench(
         str, typer.Option(help="The paper's tables: methods, ablations, parameters; separated by commas.")
     ] = "methods",
     epochs: Annotated[int | None, typer.Option(help="Passes over the images, the budget of every method.")] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(help="Learning rates to choose from on held-back training images, as 0.01,0.03; or auto."),
+    ] = None,
+    rate_seed: Annotated[int, typer.Option(min=0, help="Seed of that choice; it is not reported.")] = 1000,
+    baseline: Annotated[str, typer.Option(help="The entry that gains are over.")] = "plain",
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -146,7 +153,8 @@ def bench(
     """Compare methods on DATA over seeds, at equal budgets; the results are written after every run."""
     from somnet.benchmark.bench import run_bench
     from somnet.benchmark.demo import parse_seeds
-    from somnet.benchmark.trials import Benchmark, choose_entries
+    from somnet.benchmark.rates import parse_rates
+    from somnet.benchmark.trials import Benchmark, RateSearch, choose_entries
     from somnet.config import load_config
     from somnet.data.noise import parse_noise
 
@@ -159,6 +167,8 @@ def bench(
         settings,
         None if noise is None else parse_noise(noise),
         shown,
+        baseline,
+        None if rates is None else RateSearch(parse_rates(rates), rate_seed),
     )
     results = run_bench(benchmark, out, device=device, workers=workers, resume=resume)
     if not results:  # the first rank has them
@@ -167,3 +177,17 @@ def bench(
     console.print(f"{out}: results.csv, table.md, plot.svg", markup=False, soft_wrap=True)
     if any(result.error for result in results):
         raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="The --out folders of somnet bench, one for each data set.")],
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv and ranks.svg.")],
+    baseline: Annotated[str, typer.Option(help="The entry that wins and losses are against.")] = "plain",
+) -> None:
+    """Compare methods over several data sets: means, average ranks, wins and the critical difference."""
+    from somnet.benchmark.together import compare_benchmarks
+
+    compare_benchmarks(folders, out, baseline=baseline)
+    console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{out}: table.md, table.csv, ranks.svg", markup=False, soft_wrap=True)

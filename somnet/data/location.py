@@ -4,8 +4,10 @@ import io
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 
 from somnet.errors import UnreadableImage
+from somnet.system.files import link_or_copy
 
 
 @dataclass(frozen=True)
@@ -32,3 +34,13 @@ class Location:
         if len(content) < self.size:
             raise UnreadableImage("the archive ends within it")
         return io.BytesIO(content)
+
+
+def bring(source: Location, target: Path) -> None:
+    """A hard link to a file, or a copy; out of an archive the bytes of the image."""
+    if source.size is None:
+        link_or_copy(source.path, target)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open() as stream:
+        target.write_bytes(stream.read())

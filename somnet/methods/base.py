@@ -70,6 +70,7 @@ class Method(nn.Module, ABC):
 
     full_size = False  # whether passes and inspections show an image's first regions too, each at full size
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
+    uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

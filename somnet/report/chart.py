@@ -57,13 +57,18 @@ class Score:
     @property
     def spread(self) -> float | None:
         """Half the length of the error bar; None for a single value."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return standard_error(self.values)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of some values; None where there are fewer than two."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def score_chart(title: str, subtitle: str, scores: Sequence[Score], *, baseline: str | None = None) -> str:
-    """Mean, standard deviation and single values of each row; a dashed line at the mean of the baseline."""
+    """Mean, standard error and single values of each row; a dashed line at the mean of the baseline."""
     rows = sorted(scores, key=lambda score: -score.mean)
-    names = [_shortened(row.name, LONGEST_NAME) for row in rows]
+    names = [shortened(row.name, LONGEST_NAME) for row in rows]
     left = MARGIN + LETTER * max([10, *map(len, names)]) + 12
     width, height = left + PLOT + VALUES + MARGIN, HEADING + ROW * len(rows) + FOOT
     ends = [row.mean + sign * (row.spread or 0) for row in rows for sign in (-1, 1)]
@@ -73,16 +78,16 @@ def score_chart(title: str, subtitle: str, scores: Sequence[Score], *, baseline:
     def place(value: float) -> float:
         return left + PLOT * (value - ticks[0]) / (ticks[-1] - ticks[0])
 
-    drawing = _Drawing(width, height, title)
-    drawing.text(MARGIN, MARGIN + 12, _shortened(title, (width - 2 * MARGIN) / TITLE_LETTER), "title")
-    drawing.text(MARGIN, MARGIN + 34, _shortened(subtitle, (width - 2 * MARGIN) / LETTER), "quiet")
+    drawing = Drawing(width, height, title)
+    drawing.text(MARGIN, MARGIN + 12, shortened(title, (width - 2 * MARGIN) / TITLE_LETTER), "title")
+    drawing.text(MARGIN, MARGIN + 34, shortened(subtitle, (width - 2 * MARGIN) / LETTER), "quiet")
     for tick in ticks:
         drawing.line(place(tick), HEADING, place(tick), bottom, "grid")
         drawing.text(place(tick), bottom + 20, f"{tick:g}", "quiet middle")
     for row in rows:
         if row.name == baseline:
             drawing.line(place(row.mean), HEADING, place(row.mean), bottom, "base")
-            drawing.text(place(row.mean), bottom + 38, _shortened(row.name, LONGEST_NAME), "quiet middle")
+            drawing.text(place(row.mean), bottom + 38, shortened(row.name, LONGEST_NAME), "quiet middle")
     for number, (row, name) in enumerate(zip(rows, names, strict=True)):
         y = HEADING + ROW * (number + 0.5)
         drawing.text(left - 12, y + 5, name, "end")
@@ -114,33 +119,38 @@ def _extent(values: Sequence[float]) -> tuple[float, float]:
     return (low - 0.5, high + 0.5) if high - low < 1e-6 else (low, high)
 
 
-def _shortened(text: str, letters: float) -> str:
+def shortened(text: str, letters: float) -> str:
+    """A line of at most so many letters."""
     line = one_line(text)
     return line if len(line) <= letters else line[: int(letters) - 1] + "…"
 
 
-class _Drawing:
+class Drawing:
     """An SVG picture that is being written. ElementTree writes it, so no name can be taken for markup."""
 
-    def __init__(self, width: float, height: float, title: str) -> None:
+    def __init__(self, width: float, height: float, title: str, style: str = STYLE) -> None:
         size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
         self.root = ElementTree.Element(
             "svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "chart", "role": "img", **size}
         )
         self._add("title", text=one_line(title))
-        self._add("style", text=STYLE)
+        self._add("style", text=style)
         self._add("rect", "card", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=10)
 
     def text(self, x: float, y: float, text: str, kind: str) -> None:
+        """A line of text that begins, ends or is centred at a point."""
         self._add("text", kind, text, x=x, y=y)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """A line between two points."""
         self._add("line", kind, x1=x1, y1=y1, x2=x2, y2=y2)
 
     def circle(self, x: float, y: float, radius: float, kind: str) -> None:
+        """A circle around a point."""
         self._add("circle", kind, cx=x, cy=y, r=radius)
 
     def finish(self) -> str:
+        """The picture as text."""
         ElementTree.indent(self.root)
         return ElementTree.tostring(self.root, encoding="unicode") + "\n"
 

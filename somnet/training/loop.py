@@ -40,6 +40,7 @@ from somnet.training.watch import Watch
 log = logging.getLogger("somnet")
 
 COUNT = "steps"  # beside the sums of the losses: how many steps they are of
+DIVERGED = "the loss or its gradient was NaN or infinite"  # so begins the message of a run that gives up
 MOST_BAD_STEPS = 3  # skipped in a row before the run gives up
 
 
@@ -182,10 +183,7 @@ class Trainer:
         where = f"step {self.at.step} of epoch {self.at.epoch}"
         log.warning("%s skipped, its loss or gradient is NaN or infinite: %s", where, losses)
         if self.at.bad_steps >= MOST_BAD_STEPS:
-            raise SomnetError(
-                f"the loss or its gradient was NaN or infinite {MOST_BAD_STEPS} times in a row ({losses}): "
-                "lower train.lr and train again"
-            )
+            raise SomnetError(f"{DIVERGED} {MOST_BAD_STEPS} times in a row ({losses}): lower train.lr and train again")
 
     def _close_epoch(self, phase: Phase, steps: int) -> None:
         accuracy = self._evaluate() if phase.passes else None

@@ -48,6 +48,8 @@ def test_results_have_a_row_per_run(finished: Finished) -> None:
         assert float(row["auroc"]) == summary["noise"]["auroc"]
         assert row["best_iou"] == ""  # nothing says where things are
         assert float(row["image_passes"]) == 4  # train.epochs
+        assert (float(row["trunk_passes"]), float(row["rate"])) == (1, 0.01)
+        assert bool(row["first_phase_top1"]) == (row["method"] == "somnet")  # plain has one phase
         assert float(row["seconds"]) == summary["seconds"]["total"]
         assert 50 < float(row["peak_memory_mb"]) < 20_000
         assert row["error"] == ""

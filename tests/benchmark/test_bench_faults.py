@@ -145,9 +145,13 @@ def test_data_without_test_images_is_refused(plain: Benchmark, photos: "Photos",
         (("--noise", "flips=1"), "flip=0.4"),
         (("--tables", "x"), "ablations"),
         (("--epochs", "0"), "train.epochs"),
+        (("--rates", "0.01,fast"), "0.01,0.03"),
+        (("--rates", "0"), "0.01,0.03"),
+        (("--rates", "auto", "--rate-seed", "3"), "another --rate-seed"),
+        (("--baseline", "elr", "--methods", "plain,sl"), "'elr' does not take part"),
     ],
 )
-def test_a_wrong_word_is_one_line(data: Path, cli: "Cli", tmp_path: Path, words: tuple[str, str], told: str) -> None:
+def test_a_wrong_word_is_one_line(data: Path, cli: "Cli", tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     outcome = cli("bench", data, "--out", tmp_path / "out", *words)
     assert outcome.code == 2
     assert outcome.err.startswith("error: ")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from somnet.benchmark.demo import parse_seeds
-from somnet.benchmark.paper_tables import VARIANTS
-from somnet.benchmark.trials import Benchmark, choose_entries, other_trials
+from somnet.benchmark.paper_tables import VARIANTS, Entry
+from somnet.benchmark.trials import Benchmark, choose_entries, known_controls, other_trials
 from somnet.config import load_config
 from somnet.errors import ConfigError
 from somnet.methods.registry import METHODS
@@ -75,9 +75,40 @@ def test_tables_choose_what_takes_part() -> None:
     assert len(everything) == len(set(everything)) == len(METHODS) + 7 + 10
 
 
+def test_a_control_is_a_method_with_settings_of_its_own() -> None:
+    entries, _ = choose_entries("plain,elr 7 (strong)=elr:elr.strength=7,elr.beta=0.5, sl ,twin=plain")
+    assert entries == (
+        Entry("plain", "plain"),
+        Entry("elr 7 (strong)", "elr", {"elr.strength": 7, "elr.beta": 0.5}),
+        Entry("sl", "sl"),
+        Entry("twin", "plain"),
+    )
+    [entry] = choose_entries("whole=somnet+:somnet_plus.regions=false")[0]
+    assert entry == Entry("whole", "somnet+", {"somnet_plus.regions": False})
+
+
+def test_controls_of_another_time_are_known(tmp_path: Path) -> None:
+    entries, _ = choose_entries("strong=elr:elr.strength=7")
+    benchmark = Benchmark(tmp_path, entries, (0,), load_config())
+    told = {"controls": {**benchmark.controls(), "evil": {"method": "os:system", "settings": {}}, "odd": 3}}
+    controls = known_controls(told)
+    assert controls == {"strong": entries[0]}  # a file chooses no code
+    (tmp_path / "runs" / "strong-seed7").mkdir(parents=True)
+    [trial] = other_trials(benchmark, [], tmp_path, controls)
+    assert trial.config.model_dump()["elr"]["strength"] == 7
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("elr.strength=7",), "follows no named entry"),
+        (("elr,elr.strength=7",), "follows no named entry"),
+        (("strong=elr:strength=7",), "NAME=METHOD:setting=value"),
+        (("strong=best:elr.strength=7",), "no method 'best'"),
+        (("strong=elr:elr.power=7",), "unknown setting 'elr.power'"),
+        (("plain=elr",), "give yours another name"),
+        (("../up=elr",), "cannot name an entry"),
+        (("a=elr,a=plain",), "two entries are called 'a'"),
         (("nope",), "plain, plain-roi"),
         (("",), "no method ''"),
         (("plain,",), "no method ''"),

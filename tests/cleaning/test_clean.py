@@ -16,6 +16,7 @@ from PIL import Image
 
 from somnet.cleaning import clean as cleaning
 from somnet.cleaning.clean import CleaningRules, clean
+from somnet.data import location
 from somnet.data.sources import open_source
 from somnet.errors import ConfigError, RunError
 from somnet.runs.run import Run
@@ -230,7 +231,7 @@ def test_a_kill_leaves_no_half_folder(run: Path, tmp_path: Path, number: int, mo
                 if next(left, None) is None:
                     os.kill(os.getpid(), number)
 
-            monkeypatch.setattr(cleaning, "link_or_copy", link_and_die)
+            monkeypatch.setattr(location, "link_or_copy", link_and_die)
             clean(run, tmp_path / "cleaned")
             os._exit(0)
         os._exit(1)

@@ -23,7 +23,7 @@ import pytest
 import typer
 from torch.distributed.run import get_args_parser
 
-from somnet.benchmark.trials import ENTRIES
+from somnet.benchmark.entries import ENTRIES
 from somnet.cli.main import app
 from somnet.config import Config
 from somnet.errors import ConfigError, SomnetError
@@ -37,6 +37,7 @@ OWN = "mine"  # what the documents call a method, or a file, of the reader's own
 WORK = (  # what the verbs call once they have understood everything
     "somnet.benchmark.bench.run_bench",
     "somnet.benchmark.demo.run_demo",
+    "somnet.benchmark.together.compare_benchmarks",
     "somnet.cli.doctor.checks",
     "somnet.cli.settings.shared_settings",
     "somnet.data.sources.open_source",
