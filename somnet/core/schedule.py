@@ -26,7 +26,7 @@ def curriculum(first: float, last: float, step: float, epochs: int) -> tuple[flo
 
 
 def algorithm_1(
-    cnn: Stage, memory: Stage, joint: Stage, *, keep: tuple[float, ...], images_per_bag: int, regions: int
+    cnn: Stage, memory: Stage, joint: Stage, *, keep: tuple[float, ...], images_per_bag: int, regions: int = 0
 ) -> tuple[Phase, ...]:
     """The training process of the paper: one phase per line of its Algorithm 1, the loop unrolled by epochs.
 

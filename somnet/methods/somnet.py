@@ -59,18 +59,13 @@ class SomNet(Method):
         """The memory starts from features of ROIs; K-means clusters the bag features before each joint epoch."""
         self.features = torch.zeros(0)
         if phase.name == INIT_MEMORY:
-            batches = [(self._first_features(batch), batch.mask[:, 0]) for batch in bag_pass(1)]
-            self.features = torch.cat([features for features, _ in batches])  # (n, P, F)
-            real = torch.cat([mask[:, : self.features.shape[1]] for _, mask in batches])  # (n, P)
+            shown = [self._first_rois(batch) for batch in bag_pass(1)]
+            self.features, real = map(torch.cat, zip(*shown, strict=True))  # (n, P, F), (n, P)
             self.memory.start_from(self.features[real], generator)
         elif phase.name == JOINT and self.settings.memory.kmeans:
             keep = None if phase.anneal[0] == 0.0 else phase.keep  # at first there are no clusters to weigh by
-            features, labels = [], []
-            for batch in bag_pass(phase.images_per_bag):
-                rois, kept, _ = self._weighed(batch, keep)
-                features.append(bag_feature(kept, rois))
-                labels.append(batch.label)
-            cluster(self.memory, torch.cat(features), torch.cat(labels), self.config.seed)
+            bags = ((self._bags(batch, keep)[0], batch.label) for batch in bag_pass(phase.images_per_bag))
+            cluster(self.memory, bags, self.config.seed)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """The losses of each line of Algorithm 1."""
@@ -80,11 +75,7 @@ class SomNet(Method):
             features = self.features[batch.rows]  # (B, G, P, F)
             mask = batch.mask[..., : features.shape[2]]  # (B, G, P)
             return self._memory_step(features[mask], batch.label[:, None, None].expand(mask.shape)[mask])
-        return self.joint_step(batch, *self._weighed(batch, phase.keep))
-
-    def joint_step(self, batch: BagBatch, rois: Tensor, kept: Tensor, weight: Tensor) -> Step:
-        """Eq. 11 for ROI features (B, N, F), the weights that are kept of them (B, N), and those of all (B, N)."""
-        x = bag_feature(kept, rois)  # (B, F)
+        x, weight = self._bags(batch, phase.keep)  # (B, F), (B, N)
         losses = {"cls": classification_loss(self.network.classifier(x), batch.label)}
         present = batch.mask[..., 0]  # (B, G)
         score = weight.view(batch.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
@@ -136,23 +127,24 @@ class SomNet(Method):
             mask[..., 1:] = False
         return mask.flatten(1)
 
-    def _first_features(self, batch: BagBatch) -> Tensor:
-        """Features (I, P, F) of single images that the memory starts from: ROIs at full size, or the image alone."""
-        boxes = batch.boxes[:, 0] if self.full_size else batch.boxes[:, 0, :1]
-        return self.network.roi_features(batch.images, boxes)
+    def _first_rois(self, batch: BagBatch) -> tuple[Tensor, Tensor]:
+        """What the memory starts from, of single images: features (I, P, F) of ROIs at full size, else of the image."""
+        first = slice(None) if self.full_size else slice(1)
+        return self.network.roi_features(batch.images, batch.boxes[:, 0, first]), batch.mask[:, 0, first]
 
     def _image_bags(self, batch: BagBatch) -> Tensor:
         """Bag features (B, F) with w-bar: the mean of the bag's images."""
         images = self.network.image_features(batch.images).view(*batch.rows.shape, -1)  # (B, G, F)
         return bag_feature(initial_weights(batch.mask)[..., 0], images)
 
-    def _weighed(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor, Tensor]:
-        """ROI features (B, N, F); the share `keep` of their weights, normalised, None: w-bar; all weights (B, N)."""
+    def _bags(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor]:
+        """Bag features (B, F) with the share `keep` of the ROIs' weights, None: with w-bar; and all weights (B, N)."""
         rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
         rois = rois.reshape(len(batch.label), -1, rois.shape[-1])  # (B, N, F)
         with torch.no_grad():  # weights are constants of the step
             weight = initial_weights(batch.mask).flatten(1) if keep is None else self.weigh(rois, batch)["weight"]
-            return rois, self.kept_weights(weight, batch, keep or 1.0), weight
+            kept = self.kept_weights(weight, batch, keep or 1.0)
+        return bag_feature(kept, rois), weight
 
     @property
     def memory_network(self) -> Network:

@@ -1,5 +1,7 @@
 """The ablation SOMNet+K-means: clusters of the bag features in place of the trained memory."""
 
+from collections.abc import Iterable
+
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
@@ -9,8 +11,12 @@ from somnet.core.memory import SelfOrganizingMemory
 from somnet.errors import DataError
 
 
-def cluster(memory: SelfOrganizingMemory, features: Tensor, labels: Tensor, seed: int) -> None:
-    """Fill the memory with the centres of bag features (n, F), and D and R with exact ratios of their labels (n,)."""
+def cluster(memory: SelfOrganizingMemory, bags: Iterable[tuple[Tensor, Tensor]], seed: int) -> None:
+    """Fill the memory with the centres of bag features, and D and R with exact ratios of their labels.
+
+    `bags` are batches of features (B, F) and labels (B,).
+    """
+    features, labels = map(torch.cat, zip(*bags, strict=True))
     slots = len(memory.keys)
     if len(features) < slots:
         raise DataError(

@@ -36,6 +36,7 @@ from somnet.data.bags import (
 from somnet.data.index import Index, index_from_columns, make_index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
+from somnet.data.views import whole_images
 from somnet.errors import DataError
 
 LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=60).map(lambda values: np.array(values, np.int64))
@@ -289,7 +290,7 @@ def test_cached_maps_are_looked_up_by_content() -> None:
     scan = found([1, 2])
     store = MapStore("trunk", (1, 1, 1))
     store.add(scan.keys.to_pylist(), torch.tensor([5.0, 7.0]).view(2, 1, 1, 1))
-    inputs = CachedInputs(store, Boxes(scan))
+    inputs = CachedInputs(store, scan.keys, Boxes(scan), whole_images(2))
     assert [float(inputs(row, None)[0]) for row in (0, 1)] == [5.0, 7.0]
     assert inputs(1, 3)[2].tolist() == [True, True, True, False]
 
@@ -304,7 +305,7 @@ class TouchingInputs:
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         self.index.location(row)
         assert self.boxes.scan.keys[row].as_py()
-        return torch.zeros(1), *self.boxes(row)
+        return torch.zeros(1, 1, 1), *self.boxes(row)
 
 
 def own_megabytes(pid: int) -> float:

@@ -163,7 +163,7 @@ def test_maps_of_views_and_of_whole_images_are_kept_apart(
 
 
 def test_regions_are_the_image_and_its_first_proposals(data: Path, tiny: "Tiny") -> None:
-    config = tiny.config(**{"views.proposals": 2})
+    config = tiny.config("somnet", **{"views.proposals": 2})
     part = open_dataset(data, config, Compute(workers=1)).train
     network = Network(config.model, 3).eval()
     seen, boxes, mask = region_inputs(part, network, config, Compute(workers=0))(1, None)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from somnet.core.memory import exact_ratios
-from somnet.core.types import BagBatch, Phase
+from somnet.core.types import BagBatch
 from somnet.methods.somnet import SomNet
 from somnet.training.optim import enter_phase, make_optimizer
 
@@ -89,17 +89,16 @@ def test_the_image_of_another_cluster_gets_no_weight(toy: "MakeToy", monkeypatch
     feed(method, axes(0, 0, 1, 1), monkeypatch)
     joint = method.plan()[-1]
     assert joint.keep == 0.5
-    x = method._roi_bags(batch, joint)[0]  # (1, F)
+    x = method._bags(batch, joint.keep)[0]  # (1, F)
     assert torch.allclose(x, axes(0)[0])
     feed(method, axes(1, 1, 0, 0), monkeypatch)
-    assert torch.allclose(method._roi_bags(batch, joint)[0], axes(0)[0])
+    assert torch.allclose(method._bags(batch, joint.keep)[0], axes(0)[0])
 
 
 def test_all_rois_share_the_weight_by_their_scores(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
     method = with_memory(toy)
     feed(method, axes(0, 1), monkeypatch)
-    phase = Phase("joint", 1, {}, keep=1.0)
-    x = method._roi_bags(one_bag(0, [WHOLE], [WHOLE]), phase)[0]
+    x = method._bags(one_bag(0, [WHOLE], [WHOLE]), 1.0)[0]
     assert x[0, :2].tolist() == pytest.approx([3 * 0.48 / 0.56, 3 * 0.08 / 0.56])
 
 
@@ -155,12 +154,14 @@ def test_the_plan_is_algorithm_1(toy: "MakeToy") -> None:
     assert [(phase.name, phase.epochs, phase.passes) for phase in plan] == [
         ("init-cnn", 2, 1),
         ("init-memory", 2, 0),
-        *[("joint", 1, 1)] * 3,
+        *[("joint", 1, 4)] * 3,  # the image and three proposals
     ]
+    assert [phase.regions for phase in plan] == [False, False, True, True, True]
     assert plan[0].lr == {"network": 0.02}
     assert "network" not in plan[1].lr
     assert plan[1].lr["keys"] == 0.5
-    assert plan[2].lr == {"network": 0.01, **plan[1].lr}
+    slowly = {name: pytest.approx(0.1 * rate) for name, rate in plan[1].lr.items()}
+    assert plan[2].lr == {"network": 0.01, **slowly}
     third = pytest.approx(1 / 3), pytest.approx(2 / 3)
     assert [phase.anneal for phase in plan[2:]] == [(0, third[0]), third, (third[1], 1)]
 
@@ -178,15 +179,21 @@ def test_the_memory_loss_reaches_the_network_only_if_asked(toy: "MakeToy", detac
     assert made.method.memory.keys.grad is not None
 
 
-def test_the_memory_starts_from_image_features(toy: "MakeToy") -> None:
-    made = toy("somnet")
+@pytest.mark.parametrize("full_size", [True, False])
+def test_the_memory_starts_from_what_it_will_judge(toy: "MakeToy", full_size: bool) -> None:
+    made = toy("somnet", **{"somnet.full_size": full_size})
     method = made.method
     assert isinstance(method, SomNet)
     phase = method.plan()[1]
     method.eval()
     with torch.no_grad():
         method.prepare(phase, made.bag_pass, torch.Generator().manual_seed(0))
-        features = normalize(method.network.image_features(made.maps), dim=1)
+        batch = made.batches(1)[0]
+        boxes, mask = (
+            (batch.boxes[:, 0], batch.mask[:, 0]) if full_size else (batch.boxes[:, 0, :1], batch.mask[:, 0, :1])
+        )
+        features = normalize(method.network.roi_features(batch.images, boxes)[mask], dim=1)
+    assert len(features) > 10 if full_size else len(features) == 10
     nearest = (method.memory.keys @ features.T).max(dim=1)
     assert torch.allclose(nearest.values, torch.ones(9), atol=1e-5)
     assert len(set(nearest.indices.tolist())) == 9  # different images
@@ -202,7 +209,7 @@ def test_k_means_sets_the_exact_ratios(toy: "MakeToy") -> None:
     batch = made.batches(2)[0]
     with torch.no_grad():
         method.prepare(joint, made.bag_pass, torch.Generator())
-        x = method._image_bags(batch)
+        x = method._bags(batch, None)[0]
     slot, _, _ = method.memory.scores(x, batch.label)
     d, r = exact_ratios(slot, batch.label, 4, 3)
     filled = torch.bincount(slot, minlength=4) > 0

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from somnet.config import Config, load_config
+from somnet.core.types import Phase
 from somnet.errors import DataError
 from somnet.methods.registry import METHODS
 from somnet.methods.somnet_settings import SomnetSettings
-from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, plan_training, work_of
+from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, plan_training, trunk_passes, work_of
 from somnet.runs.run import build_method
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -25,6 +26,7 @@ WORK = Work(
     epochs=5,
     batch_size=8,
     max_boxes=20,
+    views=3,
     map_bytes=0,
     feature_bytes=0,
     trained_bytes=400,
@@ -45,11 +47,19 @@ def test_a_network_trained_whole_by_hand() -> None:
     assert cost.cache_bytes == 110 * 20 * 16
 
 
-def test_a_frozen_trunk_is_paid_once() -> None:
+def test_a_frozen_trunk_is_paid_once_for_each_view() -> None:
     cost = estimate(replace(WORK, map_bytes=7), STEP, READ, cores=2, speedup=1, apart=False)
-    assert cost.maps == pytest.approx(110 * 0.5)
-    assert cost.load == pytest.approx(110 * 0.02 / 2)
-    assert cost.cache_bytes == 110 * (20 * 16 + 7)
+    assert cost.maps == pytest.approx(310 * 0.5)
+    assert cost.load == pytest.approx(310 * 0.02 / 2)
+    assert cost.cache_bytes == 110 * 20 * 16 + 310 * 7
+
+
+def test_only_a_method_that_draws_views_pays_for_them() -> None:
+    config = Config()
+    views = config.views
+    drawn, counted = Phase("train", 1, {}), Phase("fit", 1, {}, needs_images=False)
+    assert trunk_passes(config, [drawn]) == 2 + views.proposals + views.crops
+    assert trunk_passes(config, [counted]) == 1
 
 
 def test_a_faster_device_waits_for_the_cores_in_the_end() -> None:
