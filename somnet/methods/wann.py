@@ -48,7 +48,8 @@ def vote(near: Tensor, label: Tensor, size: Tensor, classes: int) -> Tensor:
     """
     sizes = size[near]  # (Q, K)
     inside = torch.arange(near.shape[1], device=near.device) < sizes[:, :1]
-    votes = torch.zeros(len(near), classes, device=near.device).scatter_add(1, label[near], inside / sizes)
+    none = torch.zeros(near.shape[0], classes, device=near.device)  # not len(), which an export would take for fixed
+    votes = none.scatter_add(1, label[near], inside / sizes)
     return votes / votes.sum(dim=1, keepdim=True)
 
 
