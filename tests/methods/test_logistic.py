@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from somnet.methods import logistic
-from somnet.methods.logistic import best_out_of_fold, deal_folds, fit, out_of_fold
+from somnet.methods.logistic import Linear, best_out_of_fold, deal_folds, fit, out_of_fold
 
 
 def task(classes: int, apart: float = 1.0) -> tuple[NDArray[np.float16], NDArray[np.int64]]:
@@ -52,8 +52,13 @@ def test_each_class_is_dealt_out_evenly() -> None:
 
 def test_out_of_fold_predictions_come_from_images_of_other_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = task(3)
-    fold, seen = deal_folds(labels, 4, seed=0), []
-    monkeypatch.setattr(logistic, "fit", lambda x, y, classes, strength: seen.append(x) or fit(x, y, classes, strength))
+    fold, seen = deal_folds(labels, 4, seed=0), list[NDArray[np.float16]]()
+
+    def recorded(x: NDArray[np.float16], y: NDArray[np.int64], classes: int, strength: float) -> Linear:
+        seen.append(x)
+        return fit(x, y, classes, strength)
+
+    monkeypatch.setattr(logistic, "fit", recorded)
     found = out_of_fold(features, labels, 3, fold, 0.1)
     assert len(seen) == 4
     for number, train in enumerate(seen):

@@ -29,12 +29,14 @@ AGAINST_FLIPS = (
     "divide-mix",
     "drae",
     "elr",
+    "linear-probe",
     "mlnt",
     "mopro",
     "pencil",
     "sl",
     "sukhbaatar",
     "tanaka",
+    "wann",
 )
 AGAINST_CLUTTER = ("admil", "attend-groups")
 MARGIN = 0.01  # by which a method must be better than plain training
