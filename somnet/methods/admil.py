@@ -23,13 +23,13 @@ class AdmilSettings(MethodSettings):
 
 
 class GatedAttention(nn.Module):
-    """a_k = softmax over k of w.(tanh(V h_k) * sigmoid(U h_k))."""
+    """a_k = softmax over k of w.(tanh(V h_k) * sigmoid(U h_k)); V, U and w with biases, as the public code has them."""
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        self.value = nn.Linear(features, width, bias=False)  # V
-        self.gate = nn.Linear(features, width, bias=False)  # U
-        self.score = nn.Linear(width, 1, bias=False)  # w
+        self.value = nn.Linear(features, width)  # V
+        self.gate = nn.Linear(features, width)  # U
+        self.score = nn.Linear(width, 1)  # w
 
     def forward(self, rois: Tensor, mask: Tensor) -> Tensor:
         """Weights (B, N) of ROI features (B, N, F), 0 where the mask (B, N) is False."""

@@ -41,9 +41,10 @@ class AttendGroups(Method):
     """An object detector without boxes weighs the places of an image; the images of a bag are averaged.
 
     Most images of a bag show its class, so the mean does although single images may not, and places that help no bag
-    lose weight. Deviations from the paper: the budget, optimiser and cosine of all methods instead of Nesterov's
-    momentum and a step; no attention at test time, where the network is used alone and all places count the same (the
-    inspection does attend). No state per sample.
+    lose weight. Trained with attention, tested without: a test uses the network alone, as for all methods, so all
+    places count the same there. That is a deviation from the paper, which attends to test images too, and may cost
+    accuracy; the inspection does attend. Another one: the budget, optimiser and cosine of all methods instead of
+    Nesterov's momentum and a step. No state per sample.
     """
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

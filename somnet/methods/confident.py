@@ -13,15 +13,14 @@ from torch import Tensor
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import BagPass, Inspection, of_label
-from somnet.methods.fresh import FreshStart
-from somnet.methods.plain import TRAIN, Plain
-from somnet.methods.sample_table import SampleTable
-from somnet.methods.settings import MethodSettings, Rate, Share
+from somnet.methods.features import training_features
+from somnet.methods.logistic import best_out_of_fold, deal_folds
+from somnet.methods.plain import Plain
+from somnet.methods.settings import MethodSettings
 from somnet.nn.backbones import Network
 
 log = logging.getLogger("somnet")
 
-FOLD = "fold-"  # how the names of the phases that train without a fold begin
 SLACK = 1e-6  # a probability this close below its threshold counts as confident
 LEAST = 2  # images of a class that are never pruned, the most trusted ones
 
@@ -29,9 +28,7 @@ LEAST = 2  # images of a class that are never pruned, the most trusted ones
 class ConfidentSettings(MethodSettings):
     """Confident learning: prune what out-of-fold predictions contradict."""
 
-    folds: Annotated[int, Field(ge=2, le=255)] = 5  # of the out-of-fold predictions
-    fold_share: Share = 0.4  # of the budget, for all folds together; the rest trains on what is left
-    fold_lr: Rate = 3.0  # relative to train.lr: the folds have few steps
+    folds: Annotated[int, Field(ge=2, le=100)] = 5  # of the out-of-fold predictions
 
 
 def thresholds(probabilities: Tensor, label: Tensor) -> Tensor:
@@ -61,85 +58,6 @@ def find_issues(probabilities: Tensor, label: Tensor) -> Tensor:
     return issues
 
 
-class Confident(Plain):
-    """Prune the images that out-of-fold predictions contradict, then train a fresh network on the rest.
-
-    What a user of cleanlab does with `find_label_issues(filter_by="low_self_confidence")`. Deviations: the folds share
-    the budget with the final training, so their networks are trained for few epochs, which also keeps them from
-    memorising; the last images of a class are never pruned. With a budget too small for folds nothing is pruned.
-    State: out-of-fold probabilities, N x 16 numbers (see SampleTable), not N x C; and the weights of the start.
-    """
-
-    fold: Tensor  # (n,) in which an image is held out
-    keep: Tensor  # (n,) what the final network is trained on
-
-    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
-        super().__init__(config, network, labels, classes)
-        self.settings = config.of(ConfidentSettings)
-        self.beginning = FreshStart(network)
-        self.held_out = SampleTable(len(labels), classes)
-        order = np.random.default_rng(config.seed).permutation(len(labels))
-        by_class = order[np.argsort(labels.numpy()[order], kind="stable")]  # each class is dealt out evenly
-        fold = torch.empty(len(labels), dtype=torch.uint8)
-        fold[torch.from_numpy(by_class)] = (torch.arange(len(labels)) % self.settings.folds).to(torch.uint8)
-        self.register_buffer("fold", fold)
-        self.register_buffer("keep", torch.ones(len(labels), dtype=torch.bool))
-
-    def plan(self) -> tuple[Phase, ...]:
-        """A short training for each fold, then the final one; all of them from the same start."""
-        train, settings = self.config.train, self.settings
-        cost = settings.folds - 1  # passes of one epoch in every fold
-        wanted = max(1, round(settings.fold_share * train.epochs / cost))
-        fold_epochs = min(wanted, (train.epochs - 1) // cost)  # an epoch is left for the final network
-        rest = train.epochs - fold_epochs * cost
-        folds = tuple(
-            Phase(
-                f"{FOLD}{number}",
-                fold_epochs,
-                {"network": train.lr * settings.fold_lr},
-                anneal=(0.0, 1.0),
-                passes=cost / settings.folds,  # the share of the images that a fold trains on
-                fresh=True,
-            )
-            for number in range(settings.folds)
-        )
-        return (*folds, Phase(TRAIN, rest, {"network": train.lr}, anneal=(0.0, 1.0), fresh=True))
-
-    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """Every phase starts with the same weights; the last one prunes first."""
-        if phase.name == TRAIN and self.plan()[0].epochs:
-            label = self.labels.cpu()
-            issues = find_issues(self.held_out.get(torch.arange(len(label))).cpu(), label)
-            self.keep = spare_classes(~issues, self._self_confidence().cpu(), label).to(self.keep.device)
-            log.info("confident learning leaves out %d of %d images", int((~self.keep).sum()), len(label))
-        self.beginning.restart(self.network)
-
-    def leave(self, phase: Phase, bag_pass: BagPass) -> None:
-        """Predict the fold that the network has not seen."""
-        if phase.name == TRAIN:
-            return
-        for batch in bag_pass(1):
-            mine = self.fold[batch.rows[:, 0]] == _number(phase)
-            if mine.any():
-                self.held_out.put(batch.rows[mine, 0], self.predict(batch.images[mine]).softmax(dim=1))
-
-    def rows(self, phase: Phase) -> NDArray[np.int64]:
-        """All but the fold; in the end all but the pruned."""
-        chosen = self.keep if phase.name == TRAIN else self.fold != _number(phase)
-        return np.flatnonzero(chosen.cpu().numpy())
-
-    def inspect(self, batch: BagBatch) -> Inspection:
-        """label_score: the out-of-fold probability of the label."""
-        inspection = super().inspect(batch)
-        if self.plan()[0].epochs == 0:
-            return inspection
-        return replace(inspection, label_score=of_label(self.held_out.get(batch.rows[:, 0]), batch.label))
-
-    def _self_confidence(self) -> Tensor:
-        rows = torch.arange(len(self.labels), device=self.keep.device)
-        return of_label(self.held_out.get(rows), self.labels.to(rows.device))
-
-
 def spare_classes(keep: Tensor, confidence: Tensor, label: Tensor) -> Tensor:
     """Keep (n,) the most trusted images of each class, whatever was found."""
     keep = keep.clone()
@@ -149,5 +67,46 @@ def spare_classes(keep: Tensor, confidence: Tensor, label: Tensor) -> Tensor:
     return keep
 
 
-def _number(phase: Phase) -> int:
-    return int(phase.name.removeprefix(FOLD))
+class Confident(Plain):
+    """Prune the images that out-of-fold predictions contradict, then train on the rest.
+
+    What a user of cleanlab does with `find_label_issues(filter_by="low_self_confidence")`, and as its tutorials do, the
+    predictions are those of a logistic regression on features of the pretrained network; its regularisation is the one
+    of four with the lowest loss out of fold. So the whole budget is left for the training. Deviations: the last images
+    of a class are never pruned. State: a number and a flag per image; while it prunes, N x F half floats and N x C
+    numbers in main memory.
+    """
+
+    judged: Tensor  # whether the two that follow are known
+    confidence: Tensor  # (n,) out-of-fold probability of the label
+    keep: Tensor  # (n,) what the network is trained on
+
+    def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
+        super().__init__(config, network, labels, classes)
+        self.settings = config.of(ConfidentSettings)
+        self.register_buffer("judged", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("confidence", torch.ones(len(labels)))
+        self.register_buffer("keep", torch.ones(len(labels), dtype=torch.bool))
+
+    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
+        """Prune, by features that the network has before it is trained: a run that is resumed has done it."""
+        if self.judged:
+            return
+        features, label = training_features(self.network, bag_pass).numpy(), self.labels.cpu()
+        fold = deal_folds(label.numpy(), self.settings.folds, self.config.seed)
+        strength, held_out = best_out_of_fold(features, label.numpy(), self.classes, fold)
+        probabilities = torch.from_numpy(held_out)  # (n, C)
+        confidence = of_label(probabilities, label)
+        self.confidence.copy_(confidence)
+        self.keep.copy_(spare_classes(~find_issues(probabilities, label), confidence, label))
+        self.judged.fill_(True)
+        dropped = int((~self.keep).sum())
+        log.info("confident learning leaves out %d of %d images (C = %g)", dropped, len(label), strength)
+
+    def rows(self, phase: Phase) -> NDArray[np.int64]:
+        """All but the pruned."""
+        return np.flatnonzero(self.keep.cpu().numpy())
+
+    def inspect(self, batch: BagBatch) -> Inspection:
+        """label_score: the out-of-fold probability of the label."""
+        return replace(super().inspect(batch), label_score=self.confidence[batch.rows[:, 0]])

@@ -27,7 +27,7 @@ class MlntSettings(MethodSettings):
     neighbours: Count = 10  # of an image, whose labels it may be given
     inner_lr: Rate = 0.02  # of the step on wrong labels
     teacher: Momentum = 0.99  # momentum of the moving average
-    strength: Strength = 5.0  # of the meta loss
+    strength: Strength = 1.0  # of the meta loss
     lr: Rate = 1.0  # of the network in the meta phase, relative to train.lr
     init_share: Share = 0.15  # of the epochs by cross entropy alone
 
@@ -52,13 +52,15 @@ class Mlnt(Method):
     """After a gradient step on wrong labels the network must still agree with its teacher, a mean of its past.
 
     A step takes cross entropy on the given labels, and for each synthetic labelling of the batch KL(teacher || p) of
-    the network theta' = theta - inner_lr grad CE(synthetic). The result is the teacher.
+    the network theta' = theta - inner_lr grad CE(synthetic). Neighbours, whose labels are the synthetic ones, are those
+    of a fixed checkpoint: the network as it was when the meta phase began. The result is the teacher.
 
     Deviations from the paper: first order (the inner gradient is a constant of the step); few copies instead of 10;
     one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
     since 0.99 takes hundreds of steps to forget its start; its term has full weight from the first meta step on.
     The budget counts an image once per epoch, as the main loss does, though a step really costs 1 + copies passes with
-    gradient, as many further backward passes, and a forward pass of the teacher. State: the teacher; none per sample.
+    gradient, as many further backward passes, and a forward pass each of teacher and checkpoint. State: both of these;
+    none per sample.
     """
 
     divisible = False  # neighbours are sought in the whole batch
@@ -69,6 +71,7 @@ class Mlnt(Method):
         super().__init__(config, network, labels, classes)
         self.settings = config.of(MlntSettings)
         self.teacher = network.twin()
+        self.checkpoint = network.twin()  # whose features say who is near
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def plan(self) -> tuple[Phase, ...]:
@@ -79,21 +82,32 @@ class Mlnt(Method):
         later = {"network": train.lr * settings.lr}
         return (Phase(INIT, init, lr), Phase(META, train.epochs - init, later, anneal=(0.0, 1.0)))
 
+    def train(self, mode: bool = True) -> "Mlnt":
+        """Teacher and checkpoint are not trained: they stay in evaluation mode."""
+        super().train(mode)
+        self.teacher.eval()
+        self.checkpoint.eval()
+        return self
+
+    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
+        """The network that begins the meta phase is the checkpoint."""
+        if phase.name == META:
+            self.checkpoint.load_state_dict(self.network.twin().state_dict())
+
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy; in the second phase the meta loss too."""
-        features = self.network.image_features(batch.images)  # (I, F)
-        logits = self.network.classifier(features)  # (I, C)
+        logits = self.predict(batch.images)  # (I, C)
         losses = {"cls": classification_loss(logits, batch.label)}
         if phase.name == META and len(batch.label) > 1:  # a single image has no neighbour
-            losses["meta"] = self._meta_loss(batch, features.detach(), logits) * self.settings.strength
+            losses["meta"] = self._meta_loss(batch, logits) * self.settings.strength
         return Step(losses)
 
-    def _meta_loss(self, batch: BagBatch, features: Tensor, logits: Tensor) -> Tensor:
+    def _meta_loss(self, batch: BagBatch, logits: Tensor) -> Tensor:
         settings = self.settings
         weights = {name: w for name, w in self.network.named_parameters() if w.requires_grad}
-        neighbours = nearest(features, settings.neighbours)
         with torch.no_grad():
-            teacher = self.teacher.eval()(batch.images)  # (I, C)
+            neighbours = nearest(self.checkpoint.image_features(batch.images), settings.neighbours)
+            teacher = self.teacher(batch.images)  # (I, C)
         total = torch.zeros((), device=logits.device)
         for _ in range(settings.copies):
             wrong = classification_loss(logits, synthetic_labels(batch.label, neighbours))

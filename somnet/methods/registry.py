@@ -28,6 +28,7 @@ METHODS = {
     "divide-mix": "somnet.methods.divide_mix:DivideMix",
     "drae": "somnet.methods.drae:Drae",
     "elr": "somnet.methods.elr:EarlyLearning",
+    "linear-probe": "somnet.methods.linear_probe:LinearProbe",
     "mlnt": "somnet.methods.mlnt:Mlnt",
     "mopro": "somnet.methods.mopro:MoPro",
     "pencil": "somnet.methods.pencil:Pencil",
@@ -39,6 +40,7 @@ METHODS = {
     "ssr": "somnet.methods.ssr:Ssr",
     "sukhbaatar": "somnet.methods.sukhbaatar:Sukhbaatar",
     "tanaka": "somnet.methods.tanaka:Tanaka",
+    "wann": "somnet.methods.wann:Wann",
 }
 GROUP = "somnet.methods"  # of entry points
 TRUSTED = "SOMNET_METHODS"  # environment variable: module:Class,... that a file may name

@@ -13,7 +13,7 @@ from somnet.methods.base import BagPass, Inspection, Method, Step, of_label
 from somnet.methods.entropy import entropy
 from somnet.methods.fresh import FreshStart
 from somnet.methods.sample_table import SampleTable
-from somnet.methods.settings import Count, MethodSettings, Share, Strength
+from somnet.methods.settings import MethodSettings, Share, Strength
 from somnet.nn.backbones import Network
 
 GIVEN, SOFT, FRESH = "given", "soft", "fresh"  # phases: the labels that the network learns
@@ -25,7 +25,7 @@ class TanakaSettings(MethodSettings):
 
     alpha: Strength = 1.2  # of the prior: no class may take all images
     beta: Strength = 0.8  # of the entropy
-    window: Count = 10  # predictions of at most so many epochs are averaged
+    window: Share = 0.05  # of the first step's epochs, whose predictions are averaged (10 of 200); at least one epoch
     first_share: Share = 0.6  # of the epochs, to find the soft labels; the rest trains the fresh network
     start: Share = 0.35  # of the first step's epochs, after which labels are updated (70 of 200)
 
@@ -47,16 +47,17 @@ class Tanaka(Method):
     of an image's predictions in earlier epochs. Le is the entropy of the predictions, which makes each of them choose.
     Step 2: the weights of the start again, and plain CE on the final s.
 
-    Deviations from the paper: the mean over 10 epochs is a running one, as a history would take ten tables; an image's
-    soft label moves when the image is visited instead of at the end of the epoch, which is the same for the image;
-    the paper's high learning rate, against memorising, is left to the budget that all methods share.
+    Deviations from the paper: the mean over the window is a running one, as a history would take a table per epoch: it
+    is exact when labels are first updated, then older epochs fade. An image's soft label moves when the image is
+    visited instead of at the end of the epoch, which is the same for the image. The paper's high learning rate, against
+    memorising, is left to the budget that all methods share.
     State: soft labels, N x 16 numbers (see SampleTable), not N x C; one counter per image; the weights of the start.
     """
 
     divisible = False  # the prior term is the logarithm of a mean over the batch
 
     prior: Tensor  # (C,) of the given labels
-    seen: Tensor  # (n,) number of predictions that an image's soft label is the mean of
+    seen: Tensor  # (n,) number of predictions for each image in the first step
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
@@ -68,9 +69,8 @@ class Tanaka(Method):
 
     def plan(self) -> tuple[Phase, ...]:
         """Given labels, soft labels, and the fresh network."""
-        train, settings = self.config.train, self.settings
-        first = int(settings.first_share * train.epochs)
-        start = min(first, max(1, round(settings.start * first)))
+        train = self.config.train
+        first, start = self._first_step()
         lr = {"network": train.lr}
         return (
             Phase(GIVEN, start, lr),
@@ -94,8 +94,19 @@ class Tanaka(Method):
             return Step(losses)
         losses["prior"] = settings.alpha * prior_term(logits, self.prior)
         losses["entropy"] = settings.beta * entropy(logits)
-        mean = running_mean(soft, count, logits.detach().softmax(dim=1), settings.window)
+        window = self.window()
+        before = max(0, self._first_step()[1] - window)  # epochs that are over when the window opens do not count
+        mean = running_mean(soft, (count - before).clamp(min=0), logits.detach().softmax(dim=1), window)
         return Step(losses, pending={"rows": rows, "mean": mean})
+
+    def window(self) -> int:
+        """Over the predictions of how many epochs soft labels are averaged."""
+        return max(1, round(self.settings.window * self._first_step()[0]))
+
+    def _first_step(self) -> tuple[int, int]:
+        """Epochs of the first step, and after how many of them labels are updated."""
+        first = int(self.settings.first_share * self.config.train.epochs)
+        return first, min(first, max(1, round(self.settings.start * first)))
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Remember the predictions."""

@@ -92,9 +92,9 @@ class Network(nn.Module):
         return self.classifier(self.image_features(inputs))  # type: ignore[no-any-return]
 
     def evidence(self, inputs: Tensor) -> Tensor:
-        """Logits (I, C, H, W) of each cell of the map; the mean over the cells is what `forward` gives."""
-        cells = torch.einsum("ifhw,cf->ichw", self.maps(inputs), self.classifier.weight)
-        return cells + self.classifier.bias[:, None, None]
+        """Logits (I, C, H, W) of each cell of the map; of a linear classifier their mean is what `forward` gives."""
+        cells: Tensor = self.classifier(self.maps(inputs).permute(0, 2, 3, 1))  # (I, H, W, C)
+        return cells.permute(0, 3, 1, 2)
 
     def twin(self) -> "Network":
         """A copy for prepared inputs that is not trained: tail and classifier as they are now, no trunk."""
@@ -141,6 +141,10 @@ def as_timm_model(network: Network, config: ModelConfig) -> tuple[Any, dict[str,
     A Network is a linear classifier on the mean of the feature map. A model of timm that does something else between
     the two, even if told to average, is found out by trying, and refused.
     """
+    if not isinstance(network.classifier, nn.Linear):
+        raise ExportError(
+            "the classifier of this run's method is not linear, so timm has no place for it: export with --format onnx"
+        )
     pixels = torch.randint(0, 256, (2, 3, config.imgsz, config.imgsz), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = network(network.prepare(pixels.to(torch.uint8)))  # (2, C)

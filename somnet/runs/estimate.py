@@ -166,7 +166,7 @@ def measure_steps(network: Network, config: Config, device: str) -> StepPace:
         prepared = network.prepare(pixels)
         prepare = _seconds(lambda: network.prepare(pixels)) if network.frozen_trunk else 0.0
         forward = _seconds(lambda: network(prepared))
-    step = _seconds(lambda: network(prepared).sum().backward())
+    step = _seconds(lambda: torch.autograd.backward(network.image_features(prepared).sum()))
     return StepPace(prepare / few, forward / few, step / few, _saved_bytes(network, prepared[:2]) // 2)
 
 

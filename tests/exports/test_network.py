@@ -20,7 +20,7 @@ from torch import Tensor
 import somnet
 from somnet.data.decode import read_picture
 from somnet.data.transforms import to_square
-from somnet.errors import RunError
+from somnet.errors import ExportError, RunError
 from somnet.runs.run import Run
 from somnet.system.folders import LAST
 
@@ -240,6 +240,15 @@ def test_what_torch_cannot_write_is_told_in_a_line(
     assert len(outcome.err.strip().splitlines()) == 1
     assert "cannot write this network as ONNX (OnnxExporterError): use --format timm" in outcome.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_vote_of_neighbours_is_exported_to_onnx_alone(data: Path, tiny: "Tiny", tmp_path: Path) -> None:
+    """The writer itself compares the logits of onnxruntime and torch, for batches of two sizes."""
+    run = somnet.train(data, tiny.config("wann"), out=tmp_path / "run", workers=0)
+    assert (somnet.export(run, "onnx", tmp_path / "onnx") / "model.onnx").is_file()
+    with pytest.raises(ExportError, match=r"not linear.*--format onnx"):
+        somnet.export(run, "timm", tmp_path / "timm")
+    assert not (tmp_path / "timm").exists()
 
 
 def test_the_command_says_how_to_go_on(trained: Path, tmp_path: Path, cli: "Cli") -> None:

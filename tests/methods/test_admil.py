@@ -25,6 +25,8 @@ def by_hand() -> GatedAttention:
     """V looks at the first feature, U at the second, w is 2: ROI 0 of ROIS scores 2 x .5 x .75, ROI 1 scores 0."""
     attention = GatedAttention(2, 1)
     with torch.no_grad():
+        for bias in (attention.value.bias, attention.gate.bias, attention.score.bias):
+            bias.zero_()
         attention.value.weight.copy_(torch.tensor([[1.0, 0.0]]))
         attention.gate.weight.copy_(torch.tensor([[0.0, 1.0]]))
         attention.score.weight.fill_(2.0)
@@ -33,6 +35,18 @@ def by_hand() -> GatedAttention:
 
 def test_weights_by_hand() -> None:
     weights = by_hand()(ROIS[:, :2], torch.ones(1, 2, dtype=torch.bool))
+    assert weights[0].tolist() == pytest.approx([STRONG / (STRONG + 1), 1 / (STRONG + 1)])
+
+
+def test_biases_by_hand() -> None:
+    """Biases of V and U make tanh 1/2 and sigmoid 3/4 for a ROI of zeros; the other ROI undoes the bias of V."""
+    attention = by_hand()
+    with torch.no_grad():
+        attention.value.bias.fill_(math.atanh(0.5))
+        attention.gate.bias.fill_(math.log(3))
+        attention.score.bias.fill_(5.0)  # the same for all: it changes no weight
+    rois = torch.tensor([[[0.0, 0.0], [-math.atanh(0.5), 0.0]]])
+    weights = attention(rois, torch.ones(1, 2, dtype=torch.bool))
     assert weights[0].tolist() == pytest.approx([STRONG / (STRONG + 1), 1 / (STRONG + 1)])
 
 

@@ -1,7 +1,6 @@
-"""Confident learning: the count and the choice by hand, against cleanlab, and the folds."""
+"""Confident learning: the count and the choice by hand, against cleanlab, and what is trained on."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,57 +64,63 @@ def test_no_class_is_pruned_away() -> None:
     assert keep.tolist() == [False, True, True, True]
 
 
-def test_out_of_fold_predictions_come_from_a_network_that_has_not_seen_the_image(toy: "MakeToy") -> None:
-    made = toy("confident", **{"train.epochs": 10})
-    method = made.method
-    assert isinstance(method, Confident)
-    folds = [phase for phase in method.plan() if phase.name != "train"]
-    assert len(folds) == 5
-    held_out = [set(range(10)) - set(method.rows(phase).tolist()) for phase in folds]
-    assert sorted(row for fold in held_out for row in fold) == list(range(10))  # each image once
-    for fold in held_out:
-        labels = made.labels[list(fold)]
-        assert np.bincount(labels, minlength=3).max() <= 1  # a class is dealt out evenly
+def confident(made: "Toy") -> Confident:
+    assert isinstance(made.method, Confident)
+    return made.method
 
 
-def test_folds_and_final_training_start_from_the_same_weights(toy: "MakeToy", tmp_path: Path) -> None:
-    made = toy("confident", **{"train.epochs": 6})
-    start = made.method.network.classifier.weight.detach().clone()
-    made.trainer(tmp_path).run()
-    assert not torch.equal(made.method.network.classifier.weight, start)
-    made.method.prepare(made.method.plan()[-1], made.bag_pass, torch.Generator())
-    assert torch.equal(made.method.network.classifier.weight, start)
+def pruned(made: "Toy") -> Confident:
+    method = confident(made).eval()
+    with torch.no_grad():
+        method.prepare(method.plan()[0], made.bag_pass, torch.Generator())
+    return method
 
 
-def test_pruned_images_are_not_trained_on(toy: "MakeToy") -> None:
-    made = toy("confident", **{"train.epochs": 6})
-    method, last = made.method, made.method.plan()[-1]
-    assert isinstance(method, Confident)
-    sure = torch.eye(3)[torch.from_numpy(made.labels)] * 0.7 + 0.1  # (n, C)
-    sure[0] = torch.tensor([0.05, 0.9, 0.05])  # image 0 is labelled 0
-    method.held_out.put(torch.arange(10), sure)
-    method.prepare(last, made.bag_pass, torch.Generator())
-    assert method.rows(last).tolist() == list(range(1, 10))
+def test_the_whole_budget_is_left_for_one_training(toy: "MakeToy") -> None:
+    (phase,) = toy("confident", **{"train.epochs": 6}).method.plan()
+    assert (phase.epochs, phase.passes, phase.anneal) == (6, 1.0, (0.0, 1.0))
 
 
-def test_a_budget_too_small_for_folds_prunes_nothing(toy: "MakeToy") -> None:
-    made = toy("confident", **{"train.epochs": 2})
-    plan = made.method.plan()
-    assert [phase.epochs for phase in plan] == [0, 0, 0, 0, 0, 2]
-    made.method.prepare(plan[-1], made.bag_pass, torch.Generator())
-    rows = made.method.rows(plan[-1])
-    assert rows is not None
-    assert len(rows) == 10
+def test_pruned_images_are_not_trained_on(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
+    made = toy("confident")
+    sure = np.eye(3)[made.labels] * 0.7 + 0.1  # (n, C)
+    sure[0] = [0.05, 0.9, 0.05]  # image 0 is labelled 0
+    monkeypatch.setattr("somnet.methods.confident.best_out_of_fold", lambda *_: (1.0, sure))
+    method = pruned(made)
+    assert method.rows(method.plan()[0]).tolist() == list(range(1, 10))
+    with torch.no_grad():
+        assert method.inspect(made.batches(1)[0]).label_score.tolist() == pytest.approx([0.05] + [0.8] * 9)
 
 
-@pytest.mark.parametrize("epochs", [3, 4, 5, 10, 19])
-@pytest.mark.parametrize("share", [0.7, 1.0])
-def test_the_folds_leave_an_epoch_for_the_final_network(toy: "MakeToy", epochs: int, share: float) -> None:
-    plan = toy("confident", **{"train.epochs": epochs, "confident.fold_share": share}).method.plan()
-    assert plan[-1].epochs >= 1
-    assert sum(phase.epochs * phase.passes for phase in plan) == pytest.approx(epochs)
+def test_wrong_labels_are_found_in_the_features_of_the_start(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy's features say which class an image has; two labels are changed."""
+    made = toy("confident", **{"confident.folds": 4})
+    method = confident(made)
+    true = torch.tensor([0] * 30 + [1] * 30)
+    given_label = true.clone()
+    given_label[[3, 40]] = torch.tensor([1, 0])
+    features = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)) + 4 * true[:, None]
+    monkeypatch.setattr("somnet.methods.confident.training_features", lambda *_: features.half())
+    method.labels = given_label
+    method.confidence, method.keep = torch.ones(60), torch.ones(60, dtype=torch.bool)
+    method = pruned(made)
+    assert (~method.keep).nonzero().flatten().tolist() == [3, 40]
+    assert method.confidence[[3, 40]].max() < 0.2
 
 
-def test_more_folds_than_a_byte_can_number_are_refused() -> None:
+def test_a_resumed_run_does_not_judge_by_a_trained_network(toy: "MakeToy") -> None:
+    made = toy("confident")
+    method = pruned(made)
+    before = method.confidence.clone()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in method.network.tail.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    assert torch.equal(pruned(made).confidence, before)
+    method.judged.fill_(False)
+    assert not torch.equal(pruned(made).confidence, before)
+
+
+def test_a_single_fold_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"confident\.folds"):
-        Config().with_settings({"confident.folds": 300})
+        Config().with_settings({"confident.folds": 1})

@@ -202,7 +202,8 @@ def test_a_step_leaves_nothing_behind_but_what_it_returns(toy_of_each: "Toy") ->
         for module, attributes in own.items():
             assert vars(module).keys() == attributes.keys()
             changed = [name for name, value in vars(module).items() if value is not attributes[name]]
-            assert changed in ([], ["training"])  # a teacher is put into evaluation mode
+            may_change = ["training"] if toy_of_each.config.method == "mopro" else []  # its slow network's mode
+            assert changed in ([], may_change)
 
 
 def test_the_state_dict_holds_all_that_was_learnt(toy_of_each: "Toy") -> None:

@@ -17,6 +17,7 @@ from somnet.methods.curriculumnet import (
     principal,
     weighted_cross_entropy,
 )
+from somnet.training.optim import learning_rates
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -141,10 +142,12 @@ def test_what_is_not_clean_counts_half(toy: "MakeToy") -> None:
     assert float(loss) == pytest.approx(float((weight * each).sum() / 10), rel=1e-5)
 
 
-def test_the_learning_rate_falls_by_ten_from_stage_to_stage(toy: "MakeToy") -> None:
+def test_one_cosine_over_all_stages(toy: "MakeToy") -> None:
     plan = toy("curriculumnet", **{"train.epochs": 12}).method.plan()
     assert [(phase.name, phase.epochs) for phase in plan] == [("features", 2), ("clean", 4), ("noisy", 3), ("all", 3)]
-    assert [phase.lr["network"] for phase in plan] == pytest.approx([0.01, 0.01, 0.001, 0.0001])
+    rates = [learning_rates(phase, progress)["network"] for phase in plan for progress in (0.0, 1.0)]
+    after_4, after_7 = (0.005 * (1 + math.cos(math.pi * share)) for share in (0.4, 0.7))
+    assert rates == pytest.approx([0.01, 0.0, 0.01, after_4, after_4, after_7, after_7, 0.0])
     assert [phase.fresh for phase in plan] == [False, True, False, False]
 
 

@@ -65,6 +65,39 @@ def test_the_meta_loss_is_that_of_the_moved_network(toy: "MakeToy", monkeypatch:
         assert torch.allclose(one, other, atol=1e-5)
 
 
+def test_neighbours_are_those_of_the_checkpoint(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the network that began the meta phase, however the network has moved since."""
+    made = toy("mlnt")
+    method, batch = mlnt(made), made.batches(1)[0]
+    begun = nearest(method.eval().network.image_features(batch.images), 3)
+    method.prepare(method.plan()[1], made.bag_pass, torch.Generator())
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in method.network.tail.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    now = nearest(method.network.image_features(batch.images), 3)
+    used = []
+
+    def asked(label: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
+        used.append(neighbours[:, :3])
+        return label
+
+    monkeypatch.setattr("somnet.methods.mlnt.synthetic_labels", asked)
+    method.train().step(batch, method.plan()[1])
+    assert torch.equal(used[0], begun)
+    assert not torch.equal(used[0], now)
+
+
+def test_only_the_network_is_ever_in_training_mode(toy: "MakeToy") -> None:
+    method = mlnt(toy("mlnt")).train()
+    assert method.network.training
+    assert not any(module.training for module in (*method.teacher.modules(), *method.checkpoint.modules()))
+
+
+def test_the_meta_loss_has_the_strength_of_the_paper(toy: "MakeToy") -> None:
+    assert mlnt(toy("mlnt")).settings.strength == 1.0
+
+
 def test_a_single_image_has_no_neighbour(toy: "MakeToy") -> None:
     made = toy("mlnt")
     batch = made.batches(1)[0]

@@ -236,6 +236,18 @@ def test_other_methods_settings_do_not_change_the_fingerprint() -> None:
 
 def test_the_registry_names_all_files_of_methods() -> None:
     folder = Path(registry.__file__).parent
-    shared = {"__init__", "base", "registry", "settings", "entropy", "features", "fresh", "mixup", "sample_table"}
+    shared = {
+        "__init__",
+        "base",
+        "registry",
+        "settings",
+        "entropy",
+        "features",
+        "fresh",
+        "frozen",
+        "logistic",
+        "mixup",
+        "sample_table",
+    }
     files = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("somnet_") or "plus" in file.stem}
     assert files - shared == {place.partition(":")[0].rpartition(".")[2] for place in METHODS.values()}

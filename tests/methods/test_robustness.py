@@ -29,6 +29,7 @@ AGAINST_FLIPS = (
     "divide-mix",
     "drae",
     "elr",
+    "linear-probe",
     "mlnt",
     "mopro",
     "pencil",
@@ -36,6 +37,7 @@ AGAINST_FLIPS = (
     "ssr",
     "sukhbaatar",
     "tanaka",
+    "wann",
 )
 AGAINST_CLUTTER = ("admil", "attend-groups")
 MARGIN = 0.01  # by which a method must be better than plain training

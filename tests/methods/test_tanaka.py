@@ -82,8 +82,35 @@ def test_each_phase_trains_on_its_labels(toy: "MakeToy") -> None:
     assert set(losses["fresh"]) == {"cls"}
 
 
+@pytest.mark.parametrize(("epochs", "expected"), [(1, 1), (12, 1), (40, 1), (50, 2), (333, 10)])
+def test_the_window_is_a_twentieth_of_the_first_step(toy: "MakeToy", epochs: int, expected: int) -> None:
+    """The first step has 60 % of the epochs; the paper's has 200, and a window of 10."""
+    assert tanaka(toy("tanaka", **{"train.epochs": epochs})).window() == expected
+
+
+@pytest.mark.parametrize(("share", "averaged"), [(0.05, [2]), (0.3, [1, 2])])
+def test_labels_are_first_updated_from_the_last_epochs_before(
+    toy: "MakeToy", share: float, averaged: list[int]
+) -> None:
+    """Given labels for 3 epochs, and a window of 1 or 2: the prediction of the first epoch has no weight."""
+    made = toy("tanaka", **{"train.epochs": 12, "tanaka.window": share, "tanaka.start": 0.43})
+    method, batch = tanaka(made), made.batches(1)[0]
+    method.eval()
+    assert [phase.epochs for phase in method.plan()] == [3, 4, 5]
+    predictions = []
+    for _ in range(3):
+        with torch.no_grad():
+            method.network.classifier.bias.add_(torch.tensor([1.0, 0.0, 0.0]))
+            predictions.append(method.predict(batch.images).softmax(dim=1))
+        method.after_step(method.step(batch, phase_of(method, "given")).pending)
+    expected = torch.stack([predictions[epoch] for epoch in averaged]).mean(dim=0)
+    with torch.no_grad():
+        loss = method.step(batch, phase_of(method, "soft")).losses["cls"]
+        assert float(loss) == pytest.approx(float(cross_entropy(method.predict(batch.images), expected)))
+
+
 def test_soft_labels_are_the_mean_of_the_predictions(toy: "MakeToy") -> None:
-    made = toy("tanaka", **{"train.epochs": 10})
+    made = toy("tanaka", **{"train.epochs": 10, "tanaka.window": 1.0})
     method, batch = tanaka(made), made.batches(1)[0]
     method.eval()
     predictions = []

@@ -30,8 +30,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {  # 10 images of 5, 4 and 1: som
     "somnet": ("somnet", {"train.batch_size": 10, "train.epochs": 10}),
     "somnet with K-means": ("somnet", {"train.batch_size": 10, "train.epochs": 10, **KMEANS}),
     "somnet+": ("somnet+", {"train.batch_size": 6, "train.epochs": 9}),
+    "confident": ("confident", {"train.batch_size": 4, "train.epochs": 10}),
+    "linear-probe": ("linear-probe", {"train.batch_size": 4}),
+    "wann": ("wann", {"train.batch_size": 4}),
     "batch statistics": ("plain", {"train.batch_size": 9, "train.epochs": 4, "model.freeze": "none"}),
 }
+FITTED_FIRST = ("linear-probe", "wann")  # whose steps, a single epoch of them, change nothing
 
 
 def fingerprint(method: Method) -> str:

@@ -1,0 +1,91 @@
+"""Logistic regression on features that were computed once: scikit-learn's, in main memory."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of scikit-learn's C, to choose from; features are standardised
+ITERATIONS = 300
+ABSENT = -1e4  # logit of a class without images
+TINY = 1e-12  # keeps a logarithm finite
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear classifier for features as they are: the standardisation in which it was fitted is undone."""
+
+    weight: NDArray[np.float64]  # (C, F)
+    bias: NDArray[np.float64]  # (C,)
+
+    def probabilities(self, features: NDArray[np.float16]) -> NDArray[np.float64]:
+        """Of each class (n, C), for features (n, F)."""
+        logits = features.astype(np.float32) @ self.weight.T.astype(np.float32) + self.bias
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares: NDArray[np.float64] = odds / odds.sum(axis=1, keepdims=True)
+        return shares
+
+
+def fit(features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, strength: float) -> Linear:
+    """Logistic regression on features (n, F), standardised first; `strength` is scikit-learn's C."""
+    weight, bias = np.zeros((classes, features.shape[1])), np.full(classes, ABSENT)
+    present = np.unique(labels)
+    bias[present] = 0.0
+    if len(present) < 2:
+        return Linear(weight, bias)
+    x = features.astype(np.float32)
+    mean, spread = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    spread[spread == 0] = 1.0
+    x -= mean.astype(np.float32)
+    x /= spread.astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough
+        model = LogisticRegression(C=strength, max_iter=ITERATIONS).fit(x, labels)
+    slope, offset = model.coef_.astype(np.float64), model.intercept_.astype(np.float64)
+    if len(present) == 2:  # one row, for the second class against the first
+        slope, offset = np.concatenate([-slope / 2, slope / 2]), np.concatenate([-offset / 2, offset / 2])
+    weight[present] = slope / spread
+    bias[present] = offset - weight[present] @ mean
+    return Linear(weight, bias)
+
+
+def deal_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
+    """The fold (n,) in which each image is held out; each class is dealt out evenly."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    fold = np.empty(len(labels), np.int64)
+    fold[by_class] = np.arange(len(labels)) % folds
+    return fold
+
+
+def out_of_fold(
+    features: NDArray[np.float16],
+    labels: NDArray[np.int64],
+    classes: int,
+    fold: NDArray[np.int64],
+    strength: float,
+) -> NDArray[np.float64]:
+    """Probabilities (n, C) of each image by a classifier that has not seen its fold."""
+    found = np.full((len(labels), classes), 1 / classes)
+    for number in np.unique(fold):
+        held_out = fold == number
+        if not held_out.all():
+            model = fit(features[~held_out], labels[~held_out], classes, strength)
+            found[held_out] = model.probabilities(features[held_out])
+    return found
+
+
+def best_out_of_fold(
+    features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, fold: NDArray[np.int64]
+) -> tuple[float, NDArray[np.float64]]:
+    """The strength whose out-of-fold probabilities have the lowest log loss on the given labels, and these (n, C)."""
+    lowest, best = np.inf, (STRENGTHS[0], np.empty((0, classes)))
+    for strength in STRENGTHS:
+        found = out_of_fold(features, labels, classes, fold, strength)
+        loss = float(-np.log(found[np.arange(len(labels)), labels] + TINY).mean())
+        if loss < lowest:
+            lowest, best = loss, (strength, found)
+    return best
