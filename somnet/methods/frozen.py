@@ -26,6 +26,8 @@ class FrozenFeatures(Method):
     without it. That costs no pass of the budget.
     """
 
+    uses_rate = False
+
     trust: Tensor  # (n,) probability of each image's label, by others than the image itself
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
