@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from somnet.config import Config
-from somnet.core.types import BagBatch
+from somnet.core.types import BagBatch, Phase
 from somnet.data.bags import BagBatches, Boxes, Inputs, draw_bags, each_image_once
 from somnet.data.proposals import Scan
 from somnet.methods.base import Method
@@ -177,6 +177,15 @@ class Toy:
     def shown(self) -> Inputs:
         """What passes and inspections show the method."""
         return self.images().regions(self.config.views.proposals) if self.method.full_size else self.inputs
+
+    def batch_of(self, phase: Phase) -> BagBatch:
+        """All images in bags, as the loop gives them to a phase."""
+        inputs = (
+            self.images().regions(self.config.views.proposals) if phase.regions else self.images().drawn(phase.views)
+        )
+        batches = self.batches(phase.images_per_bag, phase.needs_images)
+        batches.inputs = inputs
+        return batches[0]
 
     def batches(self, images_per_bag: int, needs_images: bool = True) -> BagBatches:
         if images_per_bag == 1:

@@ -45,5 +45,5 @@ class Phase:
     views: int = 1  # V, of each image that a step sees, drawn anew each time
     regions: bool = False  # True: a step sees the image and its first proposals, all of them, each at full size
     needs_images: bool = True  # False: the method works on features it has prepared
-    passes: float = 1.0  # of its images through a network with gradient, an epoch; budgets are compared by them
+    passes: float = 1.0  # of its images through a network with gradient, an epoch; told beside every result
     fresh: bool = False  # True: the optimiser's momentum starts from zero, as for a new network

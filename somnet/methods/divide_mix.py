@@ -103,14 +103,10 @@ class DivideMix(Method):
         self.register_buffer("clean", torch.ones(len(labels), 2))
 
     def plan(self) -> tuple[Phase, ...]:
-        """A warm-up, then one phase per epoch, each of which divides again. What is too little for one warms up."""
-        train, settings = self.config.train, self.settings
-        if train.epochs == 1:
-            return (Phase(INIT, 1, {NETWORKS[0]: train.lr}, anneal=(0.0, 1.0)),)
-        least = max(1, round(settings.init_share * train.epochs / 2))  # epochs of the warm-up, which takes 2 passes
-        mix = max(0, (train.epochs - 2 * least) // (2 * VIEWS))
-        init = (train.epochs - 2 * VIEWS * mix) // 2
-        lr = dict.fromkeys(NETWORKS, train.lr)
+        """A warm-up, then one phase per epoch, each of which divides again."""
+        train, lr = self.config.train, dict.fromkeys(NETWORKS, self.config.train.lr)
+        init = max(1, round(self.settings.init_share * train.epochs))
+        mix = train.epochs - init
         stretches = ((i / mix, (i + 1) / mix) for i in range(mix))
         return (
             Phase(INIT, init, lr, passes=2.0, anneal=(0.0, 0.0 if mix else 1.0)),

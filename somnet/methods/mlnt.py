@@ -58,9 +58,8 @@ class Mlnt(Method):
     Deviations from the paper: first order (the inner gradient is a constant of the step); few copies instead of 10;
     one iteration, without the second one that filters by the first one's network; the teacher starts as a plain mean,
     since 0.99 takes hundreds of steps to forget its start; its term has full weight from the first meta step on.
-    The budget counts an image once per epoch, as the main loss does, though a step really costs 1 + copies passes with
-    gradient, as many further backward passes, and a forward pass each of teacher and checkpoint. State: both of these;
-    none per sample.
+    A step costs 1 + copies passes with gradient, as many further backward passes, and a forward pass each of teacher
+    and checkpoint. State: both of these; none per sample.
     """
 
     divisible = False  # neighbours are sought in the whole batch
@@ -80,7 +79,10 @@ class Mlnt(Method):
         init = max(1, round(settings.init_share * train.epochs))
         lr = {"network": train.lr}
         later = {"network": train.lr * settings.lr}
-        return (Phase(INIT, init, lr), Phase(META, train.epochs - init, later, anneal=(0.0, 1.0)))
+        return (
+            Phase(INIT, init, lr),
+            Phase(META, train.epochs - init, later, anneal=(0.0, 1.0), passes=1.0 + self.settings.copies),
+        )
 
     def train(self, mode: bool = True) -> "Mlnt":
         """Teacher and checkpoint are not trained: they stay in evaluation mode."""

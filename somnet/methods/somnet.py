@@ -36,24 +36,25 @@ class SomNet(Method):
 
     def plan(self) -> tuple[Phase, ...]:
         """Algorithm 1."""
-        return self._algorithm_1(self.config.train.epochs)
-
-    def _algorithm_1(self, epochs: int) -> tuple[Phase, ...]:
-        """Algorithm 1 in the first `epochs` of all."""
         train, settings = self.config.train, self.settings
-        memory, weighting = settings.memory, settings.weighting
-        init_epochs = min(max(1, round(settings.init_share * train.epochs)), max(1, epochs - 1))
-        joint_epochs = epochs - init_epochs
-        memory_lr = {} if memory.kmeans else {"keys": memory.key_lr, "d": memory.d_lr, "r": memory.r_lr}
-        slowly = {name: rate * memory.joint_lr for name, rate in memory_lr.items()}
+        weighting = settings.weighting
+        init = min(max(1, round(settings.init_share * train.epochs)), max(1, train.epochs - 1))
+        joint = train.epochs - init
+        first, later = self.memory_rates()
         return algorithm_1(
-            Stage(init_epochs, {"network": train.lr * settings.init_lr}),
-            Stage(0 if memory.kmeans else memory.init_epochs, memory_lr),
-            Stage(joint_epochs, {"network": train.lr * settings.joint_lr, **slowly}),
-            keep=curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, joint_epochs),
+            Stage(init, {"network": train.lr * settings.init_lr}),
+            Stage(len(first) and settings.memory.init_epochs, first),
+            Stage(joint, {"network": train.lr * settings.joint_lr, **later}),
+            keep=curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, joint),
             images_per_bag=settings.images_per_bag,
             regions=1 + self.config.views.proposals if self.full_size else 0,
         )
+
+    def memory_rates(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Learning rates of the memory as it is initialised, and in the joint phase; none for K-means."""
+        memory = self.settings.memory
+        first = {} if memory.kmeans else {"keys": memory.key_lr, "d": memory.d_lr, "r": memory.r_lr}
+        return first, {name: rate * memory.joint_lr for name, rate in first.items()}
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """The memory starts from features of ROIs; K-means clusters the bag features before each joint epoch."""
@@ -64,7 +65,7 @@ class SomNet(Method):
             self.memory.start_from(self.features[real], generator)
         elif phase.name == JOINT and self.settings.memory.kmeans:
             keep = None if phase.anneal[0] == 0.0 else phase.keep  # at first there are no clusters to weigh by
-            bags = ((self._bags(batch, keep)[0], batch.label) for batch in bag_pass(phase.images_per_bag))
+            bags = ((self.bags(batch, keep)[0], batch.label) for batch in bag_pass(phase.images_per_bag))
             cluster(self.memory, bags, self.config.seed)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
@@ -74,16 +75,16 @@ class SomNet(Method):
         if phase.name == INIT_MEMORY:
             features = self.features[batch.rows]  # (B, G, P, F)
             mask = batch.mask[..., : features.shape[2]]  # (B, G, P)
-            return self._memory_step(features[mask], batch.label[:, None, None].expand(mask.shape)[mask])
-        x, weight = self._bags(batch, phase.keep)  # (B, F), (B, N)
+            return self.memory_step(features[mask], batch.label[:, None, None].expand(mask.shape)[mask])
+        x, weight = self.bags(batch, phase.keep)  # (B, F), (B, N)
         losses = {"cls": classification_loss(self.network.classifier(x), batch.label)}
         present = batch.mask[..., 0]  # (B, G)
         score = weight.view(batch.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
-        of_memory = self._memory_step(x.detach() if self.settings.memory.detach else scale_gradient(x), batch.label)
+        of_memory = self.memory_step(x.detach() if self.settings.memory.detach else scale_gradient(x), batch.label)
         observed = replace(of_memory.observed, rows=batch.rows[present], scores=score[present])
         return Step(losses | of_memory.losses, observed, of_memory.pending)
 
-    def _memory_step(self, x: Tensor, label: Tensor) -> Step:
+    def memory_step(self, x: Tensor, label: Tensor) -> Step:
         """Eq. 9 for bag features (B, F) and their labels (B,)."""
         cosines, slots = self.memory.nearest(x)  # (B, 2) each
         observed = Observation(slots=slots, cosines=cosines, memory_side=self.memory.side)
@@ -94,7 +95,7 @@ class SomNet(Method):
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Eq. 5 and 7."""
-        if pending:
+        if "slot" in pending:
             self.memory.project(pending["slot"], pending["label"])
 
     def param_groups(self) -> list[dict[str, Any]]:
@@ -120,6 +121,10 @@ class SomNet(Method):
         """The largest share `keep` of a bag's weights (B, N), normalised."""
         return normalise(keep_top(weight, self._usable(batch), keep))
 
+    def bag_weights(self, weight: Tensor, batch: BagBatch, keep: float) -> Tensor:
+        """What makes the bag feature of all weights (B, N)."""
+        return self.kept_weights(weight, batch, keep)
+
     def _usable(self, batch: BagBatch) -> Tensor:
         """Mask (B, N) of the ROIs that may get weight."""
         mask = batch.mask.clone()
@@ -137,26 +142,20 @@ class SomNet(Method):
         images = self.network.image_features(batch.images).view(*batch.rows.shape, -1)  # (B, G, F)
         return bag_feature(initial_weights(batch.mask)[..., 0], images)
 
-    def _bags(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor]:
+    def bags(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor]:
         """Bag features (B, F) with the share `keep` of the ROIs' weights, None: with w-bar; and all weights (B, N)."""
         rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
         rois = rois.reshape(len(batch.label), -1, rois.shape[-1])  # (B, N, F)
         with torch.no_grad():  # weights are constants of the step
             weight = initial_weights(batch.mask).flatten(1) if keep is None else self.weigh(rois, batch)["weight"]
-            kept = self.kept_weights(weight, batch, keep or 1.0)
+            kept = self.bag_weights(weight, batch, keep or 1.0)
         return bag_feature(kept, rois), weight
-
-    @property
-    def memory_network(self) -> Network:
-        """The network whose features the memory knows."""
-        return self.network
 
     @torch.no_grad()
     def inspect(self, batch: BagBatch) -> Inspection:
         """Single images, judged by memory and classifier together."""
-        network = self.memory_network
-        rois = network.roi_features(batch.images, batch.boxes[:, 0])  # (I, P, F)
+        rois = self.network.roi_features(batch.images, batch.boxes[:, 0])  # (I, P, F)
         weighed = self.weigh(rois, batch)
         kept = self.kept_weights(weighed["weight"], batch, self.settings.weighting.keep_last)  # (I, P)
         similarity = cosine_similarity(rois, self.memory.keys[weighed["slot"]], dim=-1)  # (I, P)
-        return inspect_rois(weighed, kept, similarity, network.classifier(rois).softmax(dim=-1), batch.label)
+        return inspect_rois(weighed, kept, similarity, self.network.classifier(rois).softmax(dim=-1), batch.label)

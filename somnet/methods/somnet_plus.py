@@ -1,146 +1,131 @@
-"""Two stages, the default method: SOMNet finds regions, then the network is trained on crops of them.
+"""SOMNet+, the default method: each image is a bag of full-size regions, and early learning holds wrong labels off.
 
-SOMNet's bags are mixtures of small regions, cut from one coarse map; its classifier is then tested on whole images.
-Here SOMNet only searches, and the network is trained on what it finds, at full size:
+What is left of several ideas after each had to beat its control (docs/results.md):
 
-1. Search, `search_share` of the epochs: Algorithm 1, as it is. It tells for each ROI whether the memory keeps it, and
-   how probable the classifier finds the label there.
-2. Training on crops, the other epochs (phase LOOK): whenever an image is used, one of three views of it is drawn: all
-   of it; the region in which the label is most probable; the largest region that is nearly as good. So an object that
-   is small among clutter is seen as large as in a test image, and one that fills the image is still seen as a whole.
-3. Each image has a moving average of its predictions over all views (ELR's term), which starts with the prediction of
-   the search: wrong labels are not memorised, however many the steps. With labels that are right, the term says the
-   same as they do.
+1. A bag is one image with its regions: the image and its first proposals, each seen at full size. The classifier is
+   linear, so the logits of the bag feature x = sum_r w_r x_r are the same mean of the regions' logits. The label must
+   be explained by the regions together: one that shows nothing of the class need not, as it must when crops are
+   trained on one by one.
+2. Each image keeps a moving average t of the predictions p for its bag, and the loss is
+   CE(p, y) + strength log(1 - <t, p>), as in ELR. The second term's gradient keeps the prediction where t has it, so
+   that labels which contradict what was learnt early are not memorised; where t agrees, it says the same.
+   A bag's prediction is steadier than that of a single crop, and so is t.
+3. The weights w are even. SOMNet's memory learns along, from the bag features and without a gradient into the network:
+   it knows the prototypes of each class, and scores regions with Eq. 10. With `weigh` its weights make the bag too.
+
+Training begins with single views, on which classifier and targets settle, for `init_share` of the epochs; then the
+memory is initialised, and bags take over. The learning rate falls along one cosine.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
+from somnet.core.schedule import INIT_CNN, INIT_MEMORY, JOINT, Stage, curriculum, initialise_memory
 from somnet.core.types import BagBatch, Phase
-from somnet.methods.base import BagPass, Inspection, Observation, Step, of_label
+from somnet.core.weighting import normalise
+from somnet.methods.base import Inspection, Observation, Step, of_label
 from somnet.methods.elr import early_learning_term, moving_target
 from somnet.methods.sample_table import SampleTable
-from somnet.methods.settings import MethodSettings, Momentum, Rate, Share, Strength
+from somnet.methods.settings import MethodSettings, Momentum, Share, Strength
 from somnet.methods.somnet import SomNet
-from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
 
-LOOK = "look-again"  # the second stage, training on crops
-UNSEEN = 1e-6  # probability of each class, for an image that the second stage never used
+UNSEEN = 1e-6  # probability of each class, for an image that was never used
 
 
 class SomnetPlusSettings(MethodSettings):
-    """SOMNet finds regions, then the network is trained on crops of them."""
+    """Bags of one image's regions at full size, and early-learning regularisation of what they say together."""
 
-    search_share: Share = 1 / 3  # of the epochs, for SOMNet to find the regions; the rest learns from them
-    lr: Rate = 1 / 3  # of the second stage, relative to train.lr
-    near_best: Share = 0.8  # a region with at least this share of the best region's probability counts as good
-    regions: bool = True  # False: the second stage trains on whole images only
+    init_share: Share = 0.25  # of the epochs, on single views
+    regions: bool = True  # False: single views to the end, which is ELR with a memory that looks on
+    weigh: bool = False  # True: the memory's weights make the bag; False: all regions count the same
     strength: Strength = 3.0  # of the early-learning term; 0 is plain cross entropy
     beta: Momentum = 0.7  # of the moving average of predictions
-    handover: bool = True  # True: that average starts with the search's predictions; False: at zero
-
-
-def largest_good_region(boxes: Tensor, of_label: Tensor, candidates: Tensor, share: float) -> Tensor:
-    """The largest candidate (I,) whose label has a share of the best one's probability (I, P): crop only as needed."""
-    best = (of_label * candidates).amax(dim=1, keepdim=True)  # (I, 1)
-    area = (boxes[..., 2:] - boxes[..., :2]).prod(dim=-1)  # (I, P)
-    return torch.where(candidates & (of_label >= share * best), area, -1.0).argmax(dim=1)
 
 
 class SomNetPlus(SomNet):
-    """Algorithm 1 as a search for regions, then training on crops of them.
+    """Bags of full-size regions of one image, an early-learning term, and SOMNet's memory beside.
 
-    State: one target per image, N x 16 numbers (see SampleTable); three views per image; and the search network, as it
-    was at the end of the search, to which the memory belongs. In checkpoints it is called `scout`, the views `parts`.
+    State: one target per image, N x 16 numbers (see SampleTable), and the memory.
     """
 
-    settings: SomnetSettings  # of the search
+    full_size = True
     plus: SomnetPlusSettings
-    parts: Tensor  # (n, V, 4) whole image, largest good region, best region; in shares
-    best: Tensor  # (n,) number of the best region
-    searched: Tensor  # (n,) probability of the label where the search found it best
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
+        self.full_size = True
         self.plus = config.of(SomnetPlusSettings)
-        self.scout = network.twin()
         self.targets = SampleTable(len(labels), classes)
-        self.register_buffer("parts", torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(len(labels), 3, 1))
-        self.register_buffer("best", torch.zeros(len(labels), dtype=torch.int16))
-        self.register_buffer("searched", torch.ones(len(labels)))
 
     def plan(self) -> tuple[Phase, ...]:
-        """Algorithm 1 in short, then training on crops; a budget too small for both is spent on the latter."""
-        train = self.config.train
-        search = min(round(self.plus.search_share * train.epochs), train.epochs - 1)
-        algorithm_1 = self._algorithm_1(search) if search > 1 else ()
-        rest = train.epochs - search if search > 1 else train.epochs
-        return (*algorithm_1, Phase(LOOK, rest, {"network": train.lr * self.plus.lr}, anneal=(0.0, 1.0), fresh=True))
-
-    def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
-        """Before the second stage the search is evaluated."""
-        super().prepare(phase, bag_pass, generator)
-        if phase.name == LOOK:
-            self.scout.load_state_dict(self.network.twin().state_dict())
-            for batch in bag_pass(1):
-                self._choose_views(batch)
-
-    @property
-    def memory_network(self) -> Network:
-        """The search network: the second stage trains without the memory."""
-        return self.scout
-
-    def _choose_views(self, batch: BagBatch) -> None:
-        rows, boxes = batch.rows[:, 0], batch.boxes[:, 0]  # (I,), (I, P, 4)
-        inspection = super().inspect(batch)
-        candidates = inspection.weights > 0  # (I, P)
-        candidates[:, 0] = True
-        good = largest_good_region(boxes, inspection.details["believed"], candidates, self.plus.near_best)
-        each = torch.arange(len(rows), device=rows.device)
-        self.parts[rows] = torch.stack([boxes[:, 0], boxes[each, good], boxes[each, inspection.best]], dim=1)
-        self.best[rows] = inspection.best.to(self.best.dtype)
-        self.searched[rows] = inspection.label_score
-        if self.plus.handover:
-            self.targets.put(rows, inspection.probabilities)
-
-    def views(self, phase: Phase) -> NDArray[np.float32] | None:
-        """Three crops of each image."""
-        return self.parts.cpu().numpy() if phase.name == LOOK and self.plus.regions else None
+        """Single views, the memory's initialisation, then bags; a budget of one epoch is spent on bags."""
+        train, weighting = self.config.train, self.settings.weighting
+        init = min(max(1, round(self.plus.init_share * train.epochs)), train.epochs - 1)
+        rest = train.epochs - init
+        first, later = self.memory_rates()
+        parts = [(init + epoch) / train.epochs for epoch in range(rest + 1)]  # of the cosine
+        keep = curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, rest)
+        lr = {"network": train.lr}
+        return (
+            Phase(INIT_CNN, init, lr, anneal=(0.0, parts[0])),
+            initialise_memory(Stage(len(first) and self.settings.memory.init_epochs, first), images_per_bag=1),
+            *(
+                Phase(
+                    JOINT,
+                    1,
+                    {**lr, **later},
+                    anneal=(parts[epoch], parts[epoch + 1]),
+                    keep=keep[epoch],
+                    regions=self.plus.regions,
+                    passes=1 + self.config.views.proposals if self.plus.regions else 1,
+                )
+                for epoch in range(rest)
+            ),
+        )
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
-        """Algorithm 1; then cross entropy of the views of the images, and the early-learning term."""
-        if phase.name != LOOK:
+        """Cross entropy of the bag, and the early-learning term; the memory learns from the same bag."""
+        if phase.name == INIT_MEMORY:
             return super().step(batch, phase)
-        logits, rows = self.predict(batch.images), batch.rows[:, 0]
+        bags = phase.name == JOINT and self.plus.regions
+        x = self.bags(batch, phase.keep)[0] if bags else self.network.image_features(batch.images)  # (B, F)
+        logits, rows = self.network.classifier(x), batch.rows[:, 0]
         target = moving_target(self.targets.get(rows), logits, self.plus.beta)
         losses = {"cls": classification_loss(logits, batch.label)}
         if self.plus.strength:
             losses["early"] = self.plus.strength * early_learning_term(logits, target)
         observed = Observation(rows=rows, scores=of_label(_normalised(target), batch.label))
-        return Step(losses, observed, {"rows": rows, "target": target})
+        pending = {"rows": rows, "target": target}
+        if phase.name != JOINT:
+            return Step(losses, observed, pending)
+        memory = self.memory_step(x.detach(), batch.label)
+        observed = replace(memory.observed, rows=rows, scores=observed.scores)
+        return Step(losses | memory.losses, observed, {**pending, **memory.pending})
+
+    def bag_weights(self, weight: Tensor, batch: BagBatch, keep: float) -> Tensor:
+        """Even, or as the memory has them."""
+        if self.plus.weigh:
+            return super().bag_weights(weight, batch, keep)
+        return normalise(batch.mask.flatten(1).float())
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
-        """Eq. 5 and 7; in the second stage the targets move along."""
+        """The targets move along; Eq. 5 and 7."""
         if "target" in pending:
             self.targets.put(pending["rows"], pending["target"])
-        else:
-            super().after_step(pending)
+        super().after_step(pending)
 
     @torch.no_grad()
     def inspect(self, batch: BagBatch) -> Inspection:
-        """Regions as the search weighted them; label_score: the label's mean probability of both stages."""
-        searched, rows = super().inspect(batch), batch.rows[:, 0]
+        """Regions as SOMNet scores them; label_score: the label's probability in the moving average."""
+        seen, rows = super().inspect(batch), batch.rows[:, 0]
         probabilities = _normalised(self.targets.get(rows))  # (I, C)
-        label_score = (self.searched[rows] + of_label(probabilities, batch.label)) / 2
-        return replace(searched, probabilities=probabilities, label_score=label_score, best=self.best[rows].long())
+        return replace(seen, probabilities=probabilities, label_score=of_label(probabilities, batch.label))
 
 
 def _normalised(target: Tensor) -> Tensor:

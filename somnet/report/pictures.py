@@ -107,7 +107,7 @@ def _draw_bags(method: SomNet, data: DataSet, run: Run) -> Image.Image:
     keep = method.settings.weighting.keep_last
     views = []
     for batch in _bags(data.train, run, chosen):
-        features = method.memory_network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
+        features = method.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
         rois = features.reshape(len(batch.label), -1, features.shape[-1])  # (B, N, F)
         weights = method.kept_weights(method.weigh(rois, batch)["weight"], batch, keep).view(
             batch.mask.shape

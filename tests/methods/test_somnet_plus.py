@@ -1,44 +1,17 @@
-"""The second stage of somnet+, by hand; and that it trains on what the search found."""
+"""SOMNet+: bags of one image's regions, early learning, and a memory that learns along."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 
-from somnet.data.bags import Inputs
-from somnet.methods.somnet_plus import LOOK, SomNetPlus, largest_good_region
-from somnet.training.loop import Trainer
+from somnet.core.losses import classification_loss
+from somnet.core.schedule import INIT_CNN, INIT_MEMORY, JOINT
+from somnet.methods.elr import early_learning_term
+from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
-    from tests.conftest import Toy
-
-    MakeToy = Callable[..., Toy]
-
-BOXES = torch.tensor([[[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.5, 1.0], [0.0, 0.0, 0.2, 0.5], [0.5, 0.5, 1.0, 1.0]]])
-ALL = torch.ones(1, 4, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("of_label", "share", "expected"),
-    [
-        ([0.9, 0.8, 1.0, 0.1], 0.8, 0),  # the whole image is good enough
-        ([0.3, 0.8, 1.0, 0.1], 0.8, 1),  # the larger of two good regions
-        ([0.3, 0.7, 1.0, 0.1], 0.8, 2),  # only the best will do
-        ([0.3, 0.7, 1.0, 0.9], 0.8, 3),
-        ([0.3, 0.7, 1.0, 0.9], 0.2, 0),
-    ],
-)
-def test_the_largest_region_that_is_nearly_as_good(of_label: list[float], share: float, expected: int) -> None:
-    assert largest_good_region(BOXES, torch.tensor([of_label]), ALL, share).tolist() == [expected]
-
-
-def test_regions_that_the_memory_drops_are_no_candidates() -> None:
-    candidates = torch.tensor([[True, False, False, True]])
-    assert largest_good_region(BOXES, torch.tensor([[0.1, 0.9, 1.0, 0.2]]), candidates, 0.8).tolist() == [3]
+    from tests.conftest import MakeToy, Toy
 
 
 def plus(made: "Toy") -> SomNetPlus:
@@ -46,122 +19,96 @@ def plus(made: "Toy") -> SomNetPlus:
     return made.method
 
 
-@pytest.mark.parametrize(("epochs", "search"), [(1, 0), (2, 0), (5, 2), (20, 7)])
-def test_the_search_takes_its_share(toy: "MakeToy", epochs: int, search: int) -> None:
+@pytest.mark.parametrize(("epochs", "init"), [(1, 0), (2, 1), (4, 1), (12, 3), (20, 5)])
+def test_single_views_then_the_memory_then_bags_under_one_cosine(toy: "MakeToy", epochs: int, init: int) -> None:
     plan = plus(toy("somnet+", **{"train.epochs": epochs})).plan()
-    assert plan[-1].name == LOOK
-    assert plan[-1].epochs == epochs - search
-    assert sum(phase.epochs * phase.passes for phase in plan[:-1]) == search
+    assert [phase.name for phase in plan] == [INIT_CNN, INIT_MEMORY, *[JOINT] * (epochs - init)]
+    assert plan[0].epochs == init
+    trained = [phase for phase in plan if phase.passes]
+    assert trained[0].anneal[0] == 0
+    assert trained[-1].anneal[1] == 1
+    assert all(a.anneal[1] == b.anneal[0] for a, b in zip(trained, trained[1:], strict=False))
+    assert {phase.lr["network"] for phase in trained} == {0.01}
+    assert {phase.passes for phase in plan[2:]} == {4}  # the image and three proposals
 
 
-@pytest.mark.parametrize("share", [0.97, 1.0])
-def test_there_is_always_a_second_stage(toy: "MakeToy", share: float) -> None:
-    plan = plus(toy("somnet+", **{"train.epochs": 10, "somnet_plus.search_share": share})).plan()
-    assert plan[-1].epochs == 1  # without it no image would have a target, and all scores were the same
-    assert sum(phase.epochs * phase.passes for phase in plan) == 10
+def test_the_bag_is_the_mean_of_the_regions_that_are_there(toy: "MakeToy") -> None:
+    made = toy("somnet+")
+    method, phase = plus(made), plus(made).plan()[-1]
+    batch = made.batch_of(phase)
+    assert not batch.mask.all()
+    with torch.no_grad():
+        x = method.bags(batch, phase.keep)[0]
+        rois = method.network.image_features(batch.images).view(*batch.mask[:, 0].shape, -1)  # (I, P, F)
+        mask = batch.mask[:, 0, :, None].float()
+        expected = (rois * mask).sum(dim=1) / mask.sum(dim=1)
+    assert torch.allclose(x, expected, atol=1e-5)
 
 
-def searched(made: "Toy") -> SomNetPlus:
-    """The method as it is before its second stage."""
+def test_the_memory_can_weigh_the_bag(toy: "MakeToy") -> None:
+    even, weighed = (toy("somnet+", **{"somnet_plus.weigh": weigh}) for weigh in (False, True))
+    plus(weighed).load_state_dict(plus(even).state_dict())
+    phase = plus(even).plan()[-1]
+    batch = even.batch_of(phase)
+    with torch.no_grad():
+        rois = plus(even).network.roi_features(batch.images, batch.boxes[:, 0])
+        weight = plus(weighed).weigh(rois, batch)["weight"]
+        kept = plus(weighed).kept_weights(weight, batch, 0.5)
+        expected = torch.einsum("ip,ipf->if", kept, rois)
+        assert torch.allclose(plus(weighed).bags(batch, 0.5)[0], expected, atol=1e-5)
+        assert not torch.allclose(plus(even).bags(batch, 0.5)[0], expected, atol=1e-2)
+
+
+def test_the_losses_by_hand(toy: "MakeToy") -> None:
+    made = toy("somnet+", **{"somnet_plus.strength": 2.0, "somnet_plus.beta": 0.5})
+    method, phase = plus(made), plus(made).plan()[-1]
+    batch = made.batch_of(phase)
+    step = method.step(batch, phase)
+    with torch.no_grad():
+        logits = method.network.classifier(method.bags(batch, phase.keep)[0])
+        target = 0.5 * logits.softmax(dim=1)  # from zero
+    assert torch.allclose(step.pending["target"], target, atol=1e-3)
+    assert float(step.losses["cls"].detach()) == pytest.approx(float(classification_loss(logits, batch.label)))
+    early = 2 * float(early_learning_term(logits, target))
+    assert float(step.losses["early"].detach()) == pytest.approx(early, abs=1e-3)
+    assert {"som_key", "d_value", "r_value"} < set(step.losses)
+
+
+def test_the_memory_changes_nothing_in_the_network(toy: "MakeToy") -> None:
+    made = toy("somnet+")
+    method, phase = plus(made), plus(made).plan()[-1]
+    losses = method.step(made.batch_of(phase), phase).losses
+    torch.autograd.backward(torch.stack([losses[name] for name in ("som_key", "d_value", "r_value")]).sum())
+    assert all(p.grad is None for p in method.network.parameters())
+    assert method.memory.keys.grad is not None
+
+
+def test_targets_move_only_with_a_step_that_is_taken(toy: "MakeToy") -> None:
+    made = toy("somnet+")
+    method, phase = plus(made), plus(made).plan()[-1]
+    step = method.step(made.batch_of(phase), phase)
+    assert (method.targets.get(torch.arange(10)) == 0).all()
+    method.after_step(step.pending)
+    assert torch.allclose(method.targets.get(step.pending["rows"]), step.pending["target"], atol=1e-3)
+
+
+def test_without_regions_it_is_early_learning_on_single_views(toy: "MakeToy") -> None:
+    made, elr = toy("somnet+", **{"somnet_plus.regions": False}), toy("elr")
+    method, phase = plus(made), plus(made).plan()[-1]
+    assert not phase.regions
+    assert phase.passes == 1
+    batch = made.batch_of(phase)
+    elr.method.network.load_state_dict(method.network.state_dict())
+    mine, theirs = method.step(batch, phase).losses, elr.method.step(batch, elr.method.plan()[0]).losses
+    assert float(mine["cls"].detach()) == pytest.approx(float(theirs["cls"].detach()))
+    assert float(mine["early"].detach()) == pytest.approx(float(theirs["early"].detach()))
+
+
+def test_label_score_is_the_labels_share_of_the_moving_average(toy: "MakeToy") -> None:
+    made = toy("somnet+")
     method = plus(made)
-    for phase in method.plan():
-        if phase.epochs:
-            method.eval()
-            with torch.no_grad():
-                method.prepare(phase, made.bag_pass, torch.Generator().manual_seed(0))
-    return method
-
-
-def test_views_are_the_image_a_good_region_and_the_best_one(toy: "MakeToy") -> None:
-    made = toy("somnet+", **{"train.epochs": 5})
-    method = searched(made)
-    views = method.views(method.plan()[-1])
-    assert views is not None
-    assert views.shape == (10, 3, 4)
-    assert (views[:, 0] == [0, 0, 1, 1]).all()
-    batch = made.batches(1)[0]
+    method.targets.put(torch.arange(10), torch.tensor([[0.1, 0.2, 0.1]]).repeat(10, 1))
     with torch.no_grad():
-        seen = method.inspect(batch)
-    best = batch.boxes[:, 0][torch.arange(10), seen.best]
-    assert np.array_equal(views[:, 2], best.numpy())
-    area = np.prod(views[..., 2:] - views[..., :2], axis=-1)  # (n, V)
-    assert (area[:, 1] >= area[:, 2] - 1e-6).all()
-
-
-@pytest.mark.parametrize("handover", [True, False])
-def test_the_targets_start_with_the_predictions_of_the_search(toy: "MakeToy", handover: bool) -> None:
-    made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.handover": handover})
-    method = searched(made)
-    batch = made.batches(1)[0]
-    with torch.no_grad():
-        seen = super(SomNetPlus, method).inspect(batch)  # the network is the search network still
-    expected = seen.probabilities if handover else torch.zeros_like(seen.probabilities)
-    assert torch.allclose(method.targets.get(batch.rows[:, 0]), expected, atol=1e-6)
-
-
-def test_searching_phases_see_whole_images(toy: "MakeToy") -> None:
-    method = searched(toy("somnet+", **{"train.epochs": 5}))
-    assert all(method.views(phase) is None for phase in method.plan()[:-1])
-
-
-def test_without_regions_the_second_stage_sees_whole_images(toy: "MakeToy") -> None:
-    method = searched(toy("somnet+", **{"train.epochs": 5, "somnet_plus.regions": False}))
-    assert method.views(method.plan()[-1]) is None
-
-
-def test_the_search_network_keeps_what_the_search_had_learnt(toy: "MakeToy", tmp_path: Path) -> None:
-    made = toy("somnet+", **{"train.epochs": 5})
-    method = plus(made)
-    made.trainer(tmp_path).run()
-    last_of_search = method.plan()[-2]
-    assert last_of_search.name == "joint"
-    twin = toy("somnet+", **{"train.epochs": 5})
-    alone = twin.trainer(tmp_path / "alone")
-    alone.plan = alone.plan[:-1]
-    alone.run()
-    assert method.memory_network is method.scout
-    for name, tensor in method.scout.classifier.state_dict().items():
-        assert torch.equal(tensor, twin.method.network.classifier.state_dict()[name])
-        assert not torch.equal(tensor, method.network.classifier.state_dict()[name])
-
-
-def test_the_loop_draws_all_views_and_only_in_the_second_stage(toy: "MakeToy", tmp_path: Path) -> None:
-    made = toy("somnet+", **{"train.epochs": 5})
-    asked: list[np.ndarray] = []
-    drawn: list[int] = []
-
-    def crop_inputs(views: np.ndarray) -> Inputs:
-        number = len(asked)
-        asked.append(views)
-
-        def inputs(row: int, seed: int | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-            drawn.append(number)
-            return made.inputs(row, seed)
-
-        return inputs
-
-    images = replace(made.images(), crop_inputs=crop_inputs)
-    Trainer(made.method, made.config, images, tmp_path).run()
-    assert [views.shape for views in asked] == [(10, 4)] * 3
-    assert set(drawn) == {0, 1, 2}
-    assert len(drawn) == 3 * 10  # three epochs
-
-
-def test_the_score_is_the_mean_of_both_stages(toy: "MakeToy") -> None:
-    made = toy("somnet+", **{"train.epochs": 5})
-    method = searched(made)
-    method.targets.put(torch.arange(10), torch.tensor([[0.6, 0.1, 0.1]]).repeat(10, 1))
-    method.searched = torch.full((10,), 0.5)
-    batch = made.batches(1)[0]
-    with torch.no_grad():
-        score = method.inspect(batch).label_score
-    expected = [(0.5 + (0.75 if label == 0 else 0.125)) / 2 for label in made.labels]
-    assert score.tolist() == pytest.approx(expected, abs=1e-4)
-
-
-def test_strength_0_is_cross_entropy_alone(toy: "MakeToy") -> None:
-    made = toy("somnet+", **{"train.epochs": 5, "somnet_plus.strength": 0.0})
-    method = searched(made)
-    batch = made.batches(1)[0]
-    losses = method.step(replace(batch, boxes=batch.boxes), method.plan()[-1]).losses
-    assert set(losses) == {"cls"}
+        seen = method.eval().inspect(made.batches(1)[0])
+    assert seen.label_score.tolist() == pytest.approx([0.25] * 5 + [0.5] * 4 + [0.25], abs=1e-3)
+    assert seen.probabilities[0].tolist() == pytest.approx([0.25, 0.5, 0.25], abs=1e-3)
