@@ -49,9 +49,9 @@ class ViewConfig(Section):
 class TrainConfig(Section):
     """Budget and optimiser, the same for every method."""
 
-    epochs: Count = 20  # passes over the images
+    epochs: Count = 12  # how often each image is used
     batch_size: Count = 32  # images per step
-    lr: Rate = 0.03  # where the learning rate starts
+    lr: Rate = 0.01  # where the learning rate starts
     momentum: Momentum = 0.9  # of SGD
     weight_decay: Strength = 1e-4  # of SGD
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU

@@ -45,6 +45,7 @@ TINY = {  # a run of a second
     "train.batch_size": 6,
     "train.lr": 0.01,
     "somnet.init_share": 0.4,
+    "somnet.init_lr": 1.0,
     "somnet.joint_lr": 0.5,
     "somnet.memory.side": 3,
     "somnet.memory.init_epochs": 2,

@@ -85,10 +85,8 @@ class DivideMix(Method):
     Deviations from the paper: both networks take their steps on the same batches, which hold labelled and unlabelled
     images as they come, each with a mixing of its own; MixUp mixes the inputs, pixels or cached maps; views are drawn
     like those of all methods, not by the authors' augmentation; the weight of unlabelled images rises once per epoch.
-    The warm-up has no penalty of sure predictions, which the authors use for Clothing1M and not for WebVision. A budget
-    too small for that trains no mixture, and one of a single pass one network, which is then used twice.
-    An epoch that mixes is charged with 4 passes, of two views through two networks, also where unlabelled images take
-    none; the guesses, as many passes without gradient, are not charged. A pass that is left over is not spent.
+    The warm-up has no penalty of sure predictions, which the authors use for Clothing1M and not for WebVision.
+    An epoch that mixes takes 4 passes, of two views through two networks, and as many without gradient for the guesses.
     State: two probabilities per image; the second network.
     """
 
@@ -166,11 +164,6 @@ class DivideMix(Method):
             "unlabelled": unlabelled_weight * mean_of(squared, ~labelled),
             "balance": balance(p),
         }
-
-    def leave(self, phase: Phase, bag_pass: BagPass) -> None:
-        """A second network that nobody trains must not speak."""
-        if NETWORKS[1] not in phase.lr:
-            self.network.copy_part(0, 1)
 
     def metrics(self) -> dict[str, float]:
         """How many images each network gets as labelled."""

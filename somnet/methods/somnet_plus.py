@@ -33,6 +33,7 @@ from somnet.methods.elr import early_learning_term, moving_target
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.settings import MethodSettings, Momentum, Share, Strength
 from somnet.methods.somnet import SomNet
+from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
 
 UNSEEN = 1e-6  # probability of each class, for an image that was never used
@@ -54,7 +55,7 @@ class SomNetPlus(SomNet):
     State: one target per image, N x 16 numbers (see SampleTable), and the memory.
     """
 
-    full_size = True
+    settings: SomnetSettings  # of the memory
     plus: SomnetPlusSettings
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

@@ -28,8 +28,8 @@ class WeightingSettings(Section):
     r_score: bool = True  # whether the representative score counts
     a_score: bool = True  # whether the area score counts
     rois: bool = True  # False: images only, no region proposals
-    keep_first: Share = 0.10  # the paper's p in the first joint epoch
-    keep_last: Share = 0.40  # p in the last
+    keep_first: Share = 0.25  # p in the first joint epoch; the paper has 0.1, of 21 ROIs per image
+    keep_last: Share = 0.60  # p in the last; the paper has 0.4
     keep_step: Share = 0.05  # by which it grows
 
     @model_validator(mode="after")
@@ -44,8 +44,8 @@ class SomnetSettings(MethodSettings):
 
     images_per_bag: Count = 2  # the paper's n_g
     full_size: bool = True  # ROIs are the image and its views.proposals, each at full size; False: all, from one map
-    init_share: Share = 0.15  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
-    init_lr: Rate = 1.0  # learning rate of the initialisation, relative to train.lr
-    joint_lr: Rate = 0.05  # the same for the joint phase
+    init_share: Share = 0.25  # of the epochs, to initialise the CNN: a long one memorises noise the memory inherits
+    init_lr: Rate = 3.0  # learning rate of the initialisation, relative to train.lr
+    joint_lr: Rate = 1.0  # the same for the joint phase
     memory: MemorySettings = MemorySettings()
     weighting: WeightingSettings = WeightingSettings()

@@ -43,11 +43,6 @@ class JoinedNetwork(Network):
         """What one of the networks learns."""
         return [parameter for module in self._modules_of(number) for parameter in module.parameters()]
 
-    def copy_part(self, source: int, target: int) -> None:
-        """Make one of the networks what another one is."""
-        for mine, theirs in zip(self._modules_of(target), self._modules_of(source), strict=True):
-            mine.load_state_dict(theirs.state_dict())
-
     def _modules_of(self, number: int) -> tuple[nn.Module, nn.Module]:
         classifiers = cast("_Classifiers", self.classifier)
         return self.tail.parts[number], classifiers.parts[number]

@@ -77,16 +77,11 @@ def two_views(made: "Toy", second: torch.Tensor | None = None) -> BagBatch:
     return replace(batch, images=views.flatten(0, 1))
 
 
-@pytest.mark.parametrize(
-    ("epochs", "init", "mix", "spent"), [(1, 1, 0, 1), (2, 1, 0, 2), (5, 2, 0, 4), (8, 2, 1, 8), (12, 2, 2, 12)]
-)
-def test_two_views_through_two_networks_take_four_passes(
-    toy: "MakeToy", epochs: int, init: int, mix: int, spent: int
-) -> None:
+@pytest.mark.parametrize(("epochs", "init", "mix"), [(1, 1, 0), (2, 1, 1), (5, 1, 4), (20, 2, 18)])
+def test_two_views_through_two_networks_take_four_passes(toy: "MakeToy", epochs: int, init: int, mix: int) -> None:
     plan = toy("divide-mix", **{"train.epochs": epochs}).method.plan()
     assert [(phase.name, phase.views) for phase in plan] == [("init", 1)] + [("mix", 2)] * mix
     assert plan[0].epochs == init
-    assert sum(phase.epochs * phase.passes for phase in plan) == spent
     assert all(phase.passes == len(phase.lr) * phase.views for phase in plan)
 
 
@@ -105,15 +100,6 @@ def test_both_networks_are_tested_together(toy: "MakeToy") -> None:
         together, apart = method.eval().predict(images), [method.network.part(k, images) for k in (0, 1)]
     assert torch.allclose(together, apart[0] + apart[1], atol=1e-5)
     assert together.argmax(dim=1).tolist() == [2] * 10
-
-
-def test_a_second_network_that_is_not_trained_does_not_speak(toy: "MakeToy") -> None:
-    made = toy("divide-mix", **{"train.epochs": 1})
-    method, images = divide_mix(made), made.batches(1)[0].images
-    [phase] = method.plan()
-    with torch.no_grad():
-        method.eval().leave(phase, made.bag_pass)
-        assert torch.allclose(method.predict(images), 2 * method.network.part(0, images), atol=1e-5)
 
 
 def test_the_weight_of_unlabelled_images_rises(toy: "MakeToy") -> None:

@@ -138,7 +138,7 @@ def test_a_fixed_p_is_kept(toy: "MakeToy") -> None:
     settings = {"somnet.weighting.keep_first": 0.3, "somnet.weighting.keep_last": 0.3, "train.epochs": 8}
     assert {phase.keep for phase in toy("somnet", **settings).method.plan() if phase.name == "joint"} == {0.3}
     growing = [p.keep for p in toy("somnet", **{"train.epochs": 12}).method.plan() if p.keep is not None]
-    assert growing == pytest.approx([0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40])
+    assert growing == pytest.approx([0.25, 0.30, 0.35, 0.45, 0.50, 0.55, 0.60])
 
 
 def test_images_per_bag_and_side_are_taken(toy: "MakeToy") -> None:

@@ -1,5 +1,7 @@
 """SOMNet+: bags of one image's regions, early learning, and a memory that learns along."""
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,9 @@ from somnet.methods.elr import early_learning_term
 from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeToy, Toy
+    from tests.conftest import Toy
+
+    MakeToy = Callable[..., Toy]
 
 
 def plus(made: "Toy") -> SomNetPlus:
@@ -27,7 +31,7 @@ def test_single_views_then_the_memory_then_bags_under_one_cosine(toy: "MakeToy",
     trained = [phase for phase in plan if phase.passes]
     assert trained[0].anneal[0] == 0
     assert trained[-1].anneal[1] == 1
-    assert all(a.anneal[1] == b.anneal[0] for a, b in zip(trained, trained[1:], strict=False))
+    assert all(a.anneal[1] == b.anneal[0] for a, b in pairwise(trained))
     assert {phase.lr["network"] for phase in trained} == {0.01}
     assert {phase.passes for phase in plan[2:]} == {4}  # the image and three proposals
 

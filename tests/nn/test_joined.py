@@ -50,14 +50,6 @@ def test_a_part_learns_alone() -> None:
     assert all(p.grad is not None for p in joined.parameters_of(1))
 
 
-def test_a_part_can_be_copied() -> None:
-    _, joined, pixels = made()
-    joined.copy_part(0, 1)
-    with torch.no_grad():
-        inputs = joined.prepare(pixels)
-        assert torch.equal(joined.part(1, inputs), joined.part(0, inputs))
-
-
 def test_training_mode_leaves_the_statistics_of_a_frozen_trunk_alone() -> None:
     _, joined, pixels = made()
     before = {name: tensor.clone() for name, tensor in joined.state_dict().items()}

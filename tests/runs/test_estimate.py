@@ -80,7 +80,7 @@ def test_the_work_follows_from_the_plan(tiny: Any) -> None:
     labels = np.zeros(50, np.int64)
     somnet = tiny.config("somnet", **{"model.freeze": "none"})
     work = work_of(build_method(somnet, labels, 3), somnet, train=50, test=5)
-    assert (work.passes, work.map_bytes, work.batch_size) == (4, 0, 6)
+    assert (work.passes, work.map_bytes, work.batch_size) == (10, 0, 6)  # 2 of images, 2 of four regions
     assert work.feature_bytes > 0  # the memory is initialised on features of all images
     plain = tiny.config("plain")
     method = build_method(plain, labels, 3)
@@ -145,7 +145,7 @@ def test_plan_reads_the_data(tmp_path: Path, data: Path, tiny: Any, cli: Callabl
     (tmp_path / "tiny.toml").write_text(tiny.config("somnet", **{"model.freeze": "none"}).to_toml())
     done = cli("plan", tmp_path / "tiny.toml", data, "--speedup", 20, "--cores", 8)
     assert done.code == 0, done.err
-    assert "18 training images 4 times, 6 test images" in done.out
+    assert "18 training images 10 times, 6 test images" in done.out
     assert "a device 20 times as fast as this cpu" in done.out
     assert "measured on images of the data" in done.out
     assert "and the 20 of --speedup" in done.out

@@ -87,7 +87,7 @@ def test_the_log_has_a_row_per_epoch(toy: "MakeToy", tmp_path: Path) -> None:
     ]
     assert asked == [False] * 4  # after epochs that count as passes over the images, in evaluation mode
     assert [row.get("test/top1") for row in rows] == [0.5, 0.5, None, None, 0.5, 0.5]
-    assert [row.get("keep") for row in rows] == [None] * 4 + [0.1, 0.4]
+    assert [row.get("keep") for row in rows] == [None] * 4 + [0.25, 0.6]
     assert rows[0]["lr/network"] == pytest.approx(0.01)  # half of the half cosine of 0.02
     assert rows[4]["lr/network"] == pytest.approx(0.005)  # half of the half cosine of 0.01
     assert rows[5]["lr/network"] == pytest.approx(0.0)
