@@ -1,0 +1,64 @@
+"""The fair field: methods and controls with the same views on every data set, and one table over all of them.
+
+    python -m benchmarks.field ROOT --out DIR [--seeds 0-4] [--sets clean,flips-40] [--methods plain,elr] [--rates auto]
+
+ROOT holds the photos (see field_data.py). DIR/<set> is a benchmark like any other, DIR/together the comparison. What is
+finished is not run again, so seeds, sets and methods can be added at any time.
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.field_data import FIELD
+from somnet.benchmark.bench import run_bench
+from somnet.benchmark.demo import parse_seeds
+from somnet.benchmark.entries import parse_entries
+from somnet.benchmark.rates import parse_rates
+from somnet.benchmark.together import compare_benchmarks
+from somnet.benchmark.trials import Benchmark, RateSearch
+from somnet.config import load_config
+
+EVEN = "somnet.weighting.d_score=false,somnet.weighting.r_score=false,somnet.weighting.a_score=false,"
+EVEN += "somnet.weighting.keep_first=1.0,somnet.weighting.keep_last=1.0"
+METHODS = ",".join(
+    [
+        "plain,linear-probe,elr,sl,pencil,tanaka,divide-mix,mopro,ssr,wann,confident,somnet,somnet+",
+        "whole images=plain:views.mirror=false,views.crops=0,views.proposals=0",
+        "elr on first box=elr:views.mirror=false,views.crops=0,views.proposals=1",
+        "elr on random boxes=elr:views.mirror=false,views.crops=3,views.proposals=0",
+        "elr with as many passes=elr:train.epochs=39",
+        f"somnet without memory=somnet:{EVEN}",
+        "somnet+ weighed=somnet+:somnet_plus.weigh=true",
+    ]
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Methods and controls on the whole field.")
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--sets", default=",".join(data.name for data in FIELD))
+    parser.add_argument("--methods", default=METHODS)
+    parser.add_argument("--rates", help="the learning rates to choose from; without it all use train.lr")
+    given = parser.parse_args()
+    search = RateSearch(parse_rates(given.rates)) if given.rates else None
+    folders = []
+    for data in (data for data in FIELD if data.name in given.sets.split(",")):
+        config = load_config(flags={"model.imgsz": data.imgsz})
+        benchmark = Benchmark(
+            data.source(given.root, given.out / "sources"),
+            parse_entries(given.methods),
+            parse_seeds(given.seeds),
+            config,
+            data.recipe(given.root),
+            search=search,
+        )
+        run_bench(benchmark, given.out / data.name, resume=True)
+        folders.append(given.out / data.name)
+    compare_benchmarks(folders, given.out / "together", baseline="plain")
+    print((given.out / "together" / "table.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The photos of benchmarks/field.py: where they lie, and what must be unpacked or put together before they can be used.
+
+ROOT holds `clothing10/` (train and test folders of 10 garments), `clothing_open/` (foreign.csv and photos of other
+garments, labelled as what a search would take them for), `scenes/` (pictures of anything else),
+`cifar10n/data/*.parquet` (images as bytes with the columns label, label_random1, label_aggregate, true_label) and
+`plantdoc/` (train and test).
+"""
+
+import csv
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from somnet.data.noise import NoiseRecipe, parse_noise
+from somnet.system.files import parse_json
+
+HUMAN_LABELS = {"9": "label_aggregate", "17": "label_random1", "40": "label"}  # by how many percent are wrong
+CIFAR_TRAIN = 4_000  # of its 10,000 training images, so that a run takes as long as on the other data
+COLUMNS = ("file_name", "label", "split", "true_label")
+
+
+@dataclass(frozen=True)
+class FieldSet:
+    """A data set of the field."""
+
+    name: str
+    source: Callable[[Path, Path], Path]  # from ROOT and a folder for what must be made
+    noise: str = ""  # {scenes} stands for the folder of scenes
+    imgsz: int = 128
+    clutter: bool = False  # whether things are small among clutter
+    clean: bool = False  # whether there is little noise
+
+    def recipe(self, root: Path) -> NoiseRecipe | None:
+        """The noise that is made, if any."""
+        return parse_noise(self.noise.format(scenes=root / "scenes")) if self.noise else None
+
+
+def clothing(root: Path, _: Path) -> Path:
+    """10 garments, rightly labelled."""
+    return root / "clothing10"
+
+
+def near_classes(root: Path, made: Path) -> Path:
+    """The same with 360 photos of other garments among them."""
+    folder = made / "near-classes"
+    if not (folder / "metadata.csv").is_file():
+        rows = [
+            (f"{split}/{kind.name}/{file.name}", kind.name, split, kind.name)
+            for split in ("train", "test")
+            for kind in sorted((root / "clothing10" / split).iterdir())
+            for file in sorted(kind.iterdir())
+        ]
+        for name, *_ in rows:
+            _copy(root / "clothing10" / name, folder / name)
+        with (root / "clothing_open" / "foreign.csv").open() as table:
+            foreign = [tuple(row[column] for column in COLUMNS) for row in csv.DictReader(table)]
+        for name, *_ in foreign:
+            _copy(root / "clothing_open" / name, folder / name)
+        _write(folder / "metadata.csv", [*rows, *foreign])
+    return folder
+
+
+def cifar(percent: str) -> Callable[[Path, Path], Path]:
+    """CIFAR-10 with what people have labelled, so many percent of it wrongly."""
+
+    def source(root: Path, made: Path) -> Path:
+        folder = made / f"cifar10n-{percent}"
+        if not (folder / "metadata.csv").is_file():
+            _unpack(root / "cifar10n" / "data", folder, HUMAN_LABELS[percent])
+        return folder
+
+    return source
+
+
+def plantdoc(root: Path, _: Path) -> Path:
+    """Leaves as found on the web; nobody knows which labels are wrong."""
+    return root / "plantdoc"
+
+
+FIELD = (
+    FieldSet("clean", clothing, clean=True),
+    FieldSet("flips-10", clothing, "flip=0.1", clean=True),
+    FieldSet("flips-40", clothing, "flip=0.4"),
+    FieldSet("pasted", clothing, "paste={scenes}", clutter=True),
+    FieldSet("pasted-flips", clothing, "flip=0.4,paste={scenes}", clutter=True),
+    FieldSet("pasted-open", clothing, "flip=0.2,open=0.2,paste={scenes}", clutter=True),
+    FieldSet("pasted-test", clothing, "flip=0.4,paste={scenes},paste_test=1", clutter=True),
+    FieldSet("near-classes", near_classes),
+    FieldSet("cifar-9", cifar("9"), imgsz=96, clean=True),
+    FieldSet("cifar-17", cifar("17"), imgsz=96),
+    FieldSet("cifar-40", cifar("40"), imgsz=96),
+    FieldSet("plantdoc", plantdoc, clean=True),
+)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _unpack(parquet: Path, folder: Path, column: str) -> None:
+    rows: list[tuple[str, ...]] = []
+    for split in ("train", "test"):
+        tables = [pq.read_table(file) for file in sorted(parquet.glob(f"{split}-*.parquet"))]
+        features = parse_json(tables[0].schema.metadata[b"huggingface"].decode())["info"]["features"]
+        names = features["label"]["names"]
+        images = [image for table in tables for image in table["image"].to_pylist()]
+        given = [label for table in tables for label in table[column if split == "train" else "label"].to_pylist()]
+        true = [label for table in tables for label in table["true_label" if split == "train" else "label"].to_pylist()]
+        chosen = np.arange(len(images))
+        if split == "train":
+            chosen = np.sort(np.random.default_rng(0).permutation(chosen)[:CIFAR_TRAIN])
+        for number in chosen.tolist():
+            name = f"{split}/{number:05d}.png"
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(images[number]["bytes"])
+            rows.append((name, names[given[number]], split, names[true[number]]))
+    _write(folder / "metadata.csv", rows)
+
+
+def _write(file: Path, rows: list[tuple[str, ...]]) -> None:
+    with file.open("w", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(COLUMNS)
+        table.writerows(rows)
