@@ -23,15 +23,14 @@ class ElrSettings(MethodSettings):
     strength: Strength = 3.0  # the paper's lambda
 
 
-def early_learning_term(logits: Tensor, target: Tensor) -> Tensor:
-    """Mean of log(1 - <t, p>): lowest where the prediction stays with what the network predicted early."""
-    p = logits.softmax(dim=1).clamp(SURE, 1 - SURE)  # (I, C)
-    return (1 - (target * p).sum(dim=1)).clamp(min=SURE).log().mean()
+def early_learning(p: Tensor, target: Tensor) -> Tensor:
+    """log(1 - <t, p>) of each prediction (I, C): lowest where it stays with what the network predicted early."""
+    return (1 - (target * p.clamp(SURE, 1 - SURE)).sum(dim=1)).clamp(min=SURE).log()  # (I,)
 
 
-def moving_target(target: Tensor, logits: Tensor, beta: float) -> Tensor:
+def moving_target(target: Tensor, p: Tensor, beta: float) -> Tensor:
     """t <- beta t + (1 - beta) p, p normalised after clamping."""
-    p = logits.detach().softmax(dim=1).clamp(SURE, 1 - SURE)  # (I, C)
+    p = p.detach().clamp(SURE, 1 - SURE)  # (I, C)
     return beta * target + (1 - beta) * p / p.sum(dim=1, keepdim=True)
 
 
@@ -50,10 +49,11 @@ class EarlyLearning(Plain):
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy and the regulariser."""
         logits, rows = self.predict(batch.images), batch.rows[:, 0]
-        target = moving_target(self.targets.get(rows), logits, self.settings.beta)
+        p = logits.softmax(dim=1)  # (I, C)
+        target = moving_target(self.targets.get(rows), p, self.settings.beta)
         losses = {
             "cls": classification_loss(logits, batch.label),
-            "early": self.settings.strength * early_learning_term(logits, target),
+            "early": self.settings.strength * early_learning(p, target).mean(),
         }
         return Step(losses, pending={"rows": rows, "target": target})
 

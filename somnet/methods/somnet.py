@@ -65,7 +65,8 @@ class SomNet(Method):
             self.memory.start_from(self.features[real], generator)
         elif phase.name == JOINT and self.settings.memory.kmeans:
             keep = None if phase.anneal[0] == 0.0 else phase.keep  # at first there are no clusters to weigh by
-            bags = ((self.bags(batch, keep)[0], batch.label) for batch in bag_pass(phase.images_per_bag))
+            weighed = ((self.weighed_rois(batch, keep), batch.label) for batch in bag_pass(phase.images_per_bag))
+            bags = ((bag_feature(kept, rois), label) for (rois, kept, _), label in weighed)
             cluster(self.memory, bags, self.config.seed)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
@@ -76,7 +77,11 @@ class SomNet(Method):
             features = self.features[batch.rows]  # (B, G, P, F)
             mask = batch.mask[..., : features.shape[2]]  # (B, G, P)
             return self.memory_step(features[mask], batch.label[:, None, None].expand(mask.shape)[mask])
-        x, weight = self.bags(batch, phase.keep)  # (B, F), (B, N)
+        return self.joint_step(batch, *self.weighed_rois(batch, phase.keep))
+
+    def joint_step(self, batch: BagBatch, rois: Tensor, kept: Tensor, weight: Tensor) -> Step:
+        """Eq. 11 for ROI features (B, N, F), the weights that make the bag (B, N), and those of all ROIs (B, N)."""
+        x = bag_feature(kept, rois)  # (B, F)
         losses = {"cls": classification_loss(self.network.classifier(x), batch.label)}
         present = batch.mask[..., 0]  # (B, G)
         score = weight.view(batch.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
@@ -121,10 +126,6 @@ class SomNet(Method):
         """The largest share `keep` of a bag's weights (B, N), normalised."""
         return normalise(keep_top(weight, self._usable(batch), keep))
 
-    def bag_weights(self, weight: Tensor, batch: BagBatch, keep: float) -> Tensor:
-        """What makes the bag feature of all weights (B, N)."""
-        return self.kept_weights(weight, batch, keep)
-
     def _usable(self, batch: BagBatch) -> Tensor:
         """Mask (B, N) of the ROIs that may get weight."""
         mask = batch.mask.clone()
@@ -142,14 +143,13 @@ class SomNet(Method):
         images = self.network.image_features(batch.images).view(*batch.rows.shape, -1)  # (B, G, F)
         return bag_feature(initial_weights(batch.mask)[..., 0], images)
 
-    def bags(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor]:
-        """Bag features (B, F) with the share `keep` of the ROIs' weights, None: with w-bar; and all weights (B, N)."""
+    def weighed_rois(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor, Tensor]:
+        """ROI features (B, N, F); the share `keep` of their weights, None: w-bar; and all weights (B, N)."""
         rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)
         rois = rois.reshape(len(batch.label), -1, rois.shape[-1])  # (B, N, F)
         with torch.no_grad():  # weights are constants of the step
             weight = initial_weights(batch.mask).flatten(1) if keep is None else self.weigh(rois, batch)["weight"]
-            kept = self.bag_weights(weight, batch, keep or 1.0)
-        return bag_feature(kept, rois), weight
+            return rois, self.kept_weights(weight, batch, keep or 1.0), weight
 
     @torch.no_grad()
     def inspect(self, batch: BagBatch) -> Inspection:

@@ -1,20 +1,18 @@
-"""SOMNet+, the default method: each image is a bag of full-size regions, and early learning holds wrong labels off.
+"""SOMNet+, the default method: SOMNet on full-size regions, and early learning holds wrong labels off.
 
-What is left of several ideas after each had to beat its control (docs/results.md):
+SOMNet's bag feature is the mean of the ROIs that the memory keeps. Of two images, one of which is labelled wrongly, a
+bag is learnt from the one that the memory keeps more of; but where both are wrong, or the memory is, cross entropy
+memorises them in the end. So each image i keeps a moving average t_i of what the network predicts for the ROIs that were kept of it,
 
-1. A bag is one image with its regions: the image and its first proposals, each seen at full size. The classifier is
-   linear, so the logits of the bag feature x = sum_r w_r x_r are the same mean of the regions' logits. The label must
-   be explained by the regions together: one that shows nothing of the class need not, as it must when crops are
-   trained on one by one.
-2. Each image keeps a moving average t of the predictions p for its bag, and the loss is
-   CE(p, y) + strength log(1 - <t, p>), as in ELR. The second term's gradient keeps the prediction where t has it, so
-   that labels which contradict what was learnt early are not memorised; where t agrees, it says the same.
-   A bag's prediction is steadier than that of a single crop, and so is t.
-3. The weights w are even. SOMNet's memory learns along, from the bag features and without a gradient into the network:
-   it knows the prototypes of each class, and scores regions with Eq. 10. With `weigh` its weights make the bag too.
+    p_i = sum_r w_r p(x_r) / s_i,   s_i = sum_r w_r over the ROIs r of image i,   t_i <- beta t_i + (1 - beta) p_i,
 
-Training begins with single views, on which classifier and targets settle, for `init_share` of the epochs; then the
-memory is initialised, and bags take over. The learning rate falls along one cosine.
+and the joint phase adds ELR's term for each image, as far as it takes part in its bag:
+
+    L = L_cls + L_memory + strength * mean over bags of sum_i s_i log(1 - <t_i, p_i>).
+
+Its gradient keeps the prediction where t_i has it: labels which contradict what was learnt early are not memorised, and
+where t_i agrees with the label it says the same. What the memory drops, clutter above all, has no say in t_i. The
+initialisation of the CNN has the term too, on single views, so that t_i is known when the bags begin.
 """
 
 from collections.abc import Mapping
@@ -25,13 +23,13 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.schedule import INIT_CNN, INIT_MEMORY, JOINT, Stage, curriculum, initialise_memory
+from somnet.core.schedule import INIT_CNN
 from somnet.core.types import BagBatch, Phase
-from somnet.core.weighting import normalise
-from somnet.methods.base import Inspection, Observation, Step, of_label
-from somnet.methods.elr import early_learning_term, moving_target
+from somnet.core.weighting import bag_feature, initial_weights
+from somnet.methods.base import Inspection, Step, of_label
+from somnet.methods.elr import early_learning, moving_target
 from somnet.methods.sample_table import SampleTable
-from somnet.methods.settings import MethodSettings, Momentum, Share, Strength
+from somnet.methods.settings import MethodSettings, Momentum, Strength
 from somnet.methods.somnet import SomNet
 from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
@@ -40,80 +38,66 @@ UNSEEN = 1e-6  # probability of each class, for an image that was never used
 
 
 class SomnetPlusSettings(MethodSettings):
-    """Bags of one image's regions at full size, and early-learning regularisation of what they say together."""
+    """SOMNet, and early-learning regularisation of what its memory keeps of each image."""
 
-    init_share: Share = 0.25  # of the epochs, on single views
-    regions: bool = True  # False: single views to the end, which is ELR with a memory that looks on
-    weigh: bool = False  # True: the memory's weights make the bag; False: all regions count the same
-    strength: Strength = 3.0  # of the early-learning term; 0 is plain cross entropy
+    strength: Strength = 3.0  # of the early-learning term; 0 is SOMNet
     beta: Momentum = 0.7  # of the moving average of predictions
+    belief: bool = False  # True: a ROI's weight counts times the label's probability in it
 
 
 class SomNetPlus(SomNet):
-    """Bags of full-size regions of one image, an early-learning term, and SOMNet's memory beside.
+    """SOMNet with an early-learning term.
 
-    State: one target per image, N x 16 numbers (see SampleTable), and the memory.
+    State: the memory, and one target per image, N x 16 numbers (see SampleTable).
     """
 
-    settings: SomnetSettings  # of the memory
+    settings: SomnetSettings  # of SOMNet
     plus: SomnetPlusSettings
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
-        self.full_size = True
         self.plus = config.of(SomnetPlusSettings)
         self.targets = SampleTable(len(labels), classes)
 
-    def plan(self) -> tuple[Phase, ...]:
-        """Single views, the memory's initialisation, then bags; a budget of one epoch is spent on bags."""
-        train, weighting = self.config.train, self.settings.weighting
-        init = min(max(1, round(self.plus.init_share * train.epochs)), train.epochs - 1)
-        rest = train.epochs - init
-        first, later = self.memory_rates()
-        parts = [(init + epoch) / train.epochs for epoch in range(rest + 1)]  # of the cosine
-        keep = curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, rest)
-        lr = {"network": train.lr}
-        return (
-            Phase(INIT_CNN, init, lr, anneal=(0.0, parts[0])),
-            initialise_memory(Stage(len(first) and self.settings.memory.init_epochs, first), images_per_bag=1),
-            *(
-                Phase(
-                    JOINT,
-                    1,
-                    {**lr, **later},
-                    anneal=(parts[epoch], parts[epoch + 1]),
-                    keep=keep[epoch],
-                    regions=self.plus.regions,
-                    passes=1 + self.config.views.proposals if self.plus.regions else 1,
-                )
-                for epoch in range(rest)
-            ),
-        )
-
     def step(self, batch: BagBatch, phase: Phase) -> Step:
-        """Cross entropy of the bag, and the early-learning term; the memory learns from the same bag."""
-        if phase.name == INIT_MEMORY:
+        """SOMNet's losses; with the early-learning term of single images while the CNN is initialised."""
+        if phase.name != INIT_CNN:
             return super().step(batch, phase)
-        bags = phase.name == JOINT and self.plus.regions
-        x = self.bags(batch, phase.keep)[0] if bags else self.network.image_features(batch.images)  # (B, F)
-        logits, rows = self.network.classifier(x), batch.rows[:, 0]
-        target = moving_target(self.targets.get(rows), logits, self.plus.beta)
-        losses = {"cls": classification_loss(logits, batch.label)}
-        if self.plus.strength:
-            losses["early"] = self.plus.strength * early_learning_term(logits, target)
-        observed = Observation(rows=rows, scores=of_label(_normalised(target), batch.label))
-        pending = {"rows": rows, "target": target}
-        if phase.name != JOINT:
-            return Step(losses, observed, pending)
-        memory = self.memory_step(x.detach(), batch.label)
-        observed = replace(memory.observed, rows=rows, scores=observed.scores)
-        return Step(losses | memory.losses, observed, {**pending, **memory.pending})
+        share = initial_weights(batch.mask)[..., 0]  # (B, G)
+        features = self.network.image_features(batch.images).view(*share.shape, -1)  # (B, G, F)
+        logits, used = self.network.classifier(bag_feature(share, features)), share > 0
+        p = self.network.classifier(features[used]).softmax(dim=1)  # (i, C)
+        taken = Step({"cls": classification_loss(logits, batch.label)})
+        return self._with_early_term(taken, batch.rows[used], p, share[used], len(batch.label))
 
-    def bag_weights(self, weight: Tensor, batch: BagBatch, keep: float) -> Tensor:
-        """Even, or as the memory has them."""
-        if self.plus.weigh:
-            return super().bag_weights(weight, batch, keep)
-        return normalise(batch.mask.flatten(1).float())
+    def joint_step(self, batch: BagBatch, rois: Tensor, kept: Tensor, weight: Tensor) -> Step:
+        """Eq. 11, and the early-learning term of what is kept of each image."""
+        taken = super().joint_step(batch, rois, kept, weight)
+        of_image = kept.view(batch.mask.shape)  # (B, G, P)
+        share = of_image.sum(dim=2)  # (B, G) s_i
+        used = share > 0
+        p = self.network.classifier(rois).softmax(dim=2).view(*batch.mask.shape, -1)[used]  # (i, P, C)
+        p = torch.einsum("ip,ipc->ic", of_image[used] / share[used][:, None], p)  # (i, C)
+        return self._with_early_term(taken, batch.rows[used], p, share[used], len(batch.label))
+
+    def _with_early_term(self, taken: Step, rows: Tensor, p: Tensor, share: Tensor, bags: int) -> Step:
+        """A step, with the term for predictions p (i, C) of some images, each of which has a share of its bag (i,)."""
+        target = moving_target(self.targets.get(rows), p, self.plus.beta)
+        losses = dict(taken.losses)
+        if self.plus.strength:
+            losses["early"] = self.plus.strength * (share * early_learning(p, target)).sum() / bags
+        scores = of_label(_normalised(target), self.labels.to(rows.device)[rows])
+        observed = replace(taken.observed, rows=rows, scores=scores)
+        return Step(losses, observed, {**taken.pending, "rows": rows, "target": target})
+
+    def weigh(self, rois: Tensor, batch: BagBatch) -> dict[str, Tensor]:
+        """Eq. 10; with `belief` times the probability that the classifier gives the label."""
+        weighed = super().weigh(rois, batch)
+        if not self.plus.belief:
+            return weighed
+        p = self.network.classifier(rois).softmax(dim=2)  # (B, N, C)
+        label = batch.label[:, None, None].expand(*p.shape[:2], 1)
+        return weighed | {"weight": weighed["weight"] * p.gather(2, label).squeeze(2)}
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """The targets move along; Eq. 5 and 7."""
@@ -123,10 +107,11 @@ class SomNetPlus(SomNet):
 
     @torch.no_grad()
     def inspect(self, batch: BagBatch) -> Inspection:
-        """Regions as SOMNet scores them; label_score: the label's probability in the moving average."""
-        seen, rows = super().inspect(batch), batch.rows[:, 0]
-        probabilities = _normalised(self.targets.get(rows))  # (I, C)
-        return replace(seen, probabilities=probabilities, label_score=of_label(probabilities, batch.label))
+        """As SOMNet; label_score: the mean of the label's probability in its best region and in the moving average."""
+        seen = super().inspect(batch)
+        average = _normalised(self.targets.get(batch.rows[:, 0]))  # (I, C)
+        label_score = (seen.label_score + of_label(average, batch.label)) / 2
+        return replace(seen, probabilities=average, label_score=label_score)
 
 
 def _normalised(target: Tensor) -> Tensor:

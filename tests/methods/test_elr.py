@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from somnet.methods.elr import EarlyLearning, early_learning_term, moving_target
+from somnet.methods.elr import EarlyLearning, early_learning, moving_target
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -20,23 +20,23 @@ LOGITS = torch.tensor([[math.log(3), 0.0]])  # p = (3/4, 1/4)
 
 def test_the_term_by_hand() -> None:
     target = torch.tensor([[0.2, 0.4]])
-    assert float(early_learning_term(LOGITS, target)) == pytest.approx(math.log(1 - (0.15 + 0.1)), rel=1e-5)
+    assert float(early_learning(LOGITS.softmax(dim=1), target)) == pytest.approx(math.log(1 - (0.15 + 0.1)), rel=1e-5)
 
 
 def test_the_target_moves_towards_the_prediction() -> None:
-    moved = moving_target(torch.tensor([[0.2, 0.4]]), LOGITS, beta=0.7)
+    moved = moving_target(torch.tensor([[0.2, 0.4]]), LOGITS.softmax(dim=1), beta=0.7)
     assert moved.tolist()[0] == pytest.approx([0.7 * 0.2 + 0.3 * 0.75, 0.7 * 0.4 + 0.3 * 0.25], rel=1e-5)
 
 
 def test_lowering_the_term_raises_what_was_predicted_early() -> None:
     logits = torch.zeros(1, 2, requires_grad=True)
-    gradient = torch.autograd.grad(early_learning_term(logits, torch.tensor([[0.8, 0.1]])), logits)[0]
+    gradient = torch.autograd.grad(early_learning(logits.softmax(dim=1), torch.tensor([[0.8, 0.1]])).mean(), logits)[0]
     assert gradient[0, 0] < 0 < gradient[0, 1]
 
 
 def test_a_sure_prediction_and_target_stay_finite() -> None:
     logits = torch.tensor([[50.0, 0.0]], requires_grad=True)
-    term = early_learning_term(logits, torch.tensor([[1.0, 0.0]]))
+    term = early_learning(logits.softmax(dim=1), torch.tensor([[1.0, 0.0]]))
     assert math.isfinite(float(term.detach()))
     assert torch.isfinite(torch.autograd.grad(term, logits)[0]).all()
 
