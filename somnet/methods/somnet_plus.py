@@ -2,7 +2,8 @@
 
 SOMNet's bag feature is the mean of the ROIs that the memory keeps. Of two images, one of which is labelled wrongly, a
 bag is learnt from the one that the memory keeps more of; but where both are wrong, or the memory is, cross entropy
-memorises them in the end. So each image i keeps a moving average t_i of what the network predicts for the ROIs that were kept of it,
+memorises them in the end. So each image i keeps a moving average t_i of what the network predicts for the ROIs that
+were kept of it,
 
     p_i = sum_r w_r p(x_r) / s_i,   s_i = sum_r w_r over the ROIs r of image i,   t_i <- beta t_i + (1 - beta) p_i,
 

@@ -1,15 +1,15 @@
-"""SOMNet+: bags of one image's regions, early learning, and a memory that learns along."""
+"""SOMNet+: SOMNet, with an early-learning term on what the memory keeps of each image."""
 
+import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from torch import Tensor
 
-from somnet.core.losses import classification_loss
-from somnet.core.schedule import INIT_CNN, INIT_MEMORY, JOINT
-from somnet.methods.elr import early_learning_term
+from somnet.core.schedule import INIT_CNN, JOINT
+from somnet.core.types import BagBatch
 from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
@@ -23,68 +23,99 @@ def plus(made: "Toy") -> SomNetPlus:
     return made.method
 
 
-@pytest.mark.parametrize(("epochs", "init"), [(1, 0), (2, 1), (4, 1), (12, 3), (20, 5)])
-def test_single_views_then_the_memory_then_bags_under_one_cosine(toy: "MakeToy", epochs: int, init: int) -> None:
-    plan = plus(toy("somnet+", **{"train.epochs": epochs})).plan()
-    assert [phase.name for phase in plan] == [INIT_CNN, INIT_MEMORY, *[JOINT] * (epochs - init)]
-    assert plan[0].epochs == init
-    trained = [phase for phase in plan if phase.passes]
-    assert trained[0].anneal[0] == 0
-    assert trained[-1].anneal[1] == 1
-    assert all(a.anneal[1] == b.anneal[0] for a, b in pairwise(trained))
-    assert {phase.lr["network"] for phase in trained} == {0.01}
-    assert {phase.passes for phase in plan[2:]} == {4}  # the image and three proposals
+def one_bag(rows: list[int], mask: list[list[bool]], label: int) -> BagBatch:
+    """A bag of G images with P boxes each."""
+    there = torch.tensor([mask])
+    boxes = torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(*there.shape, 4)
+    return BagBatch(torch.tensor([rows]), torch.tensor([label]), boxes, there, torch.zeros(0))
 
 
-def test_the_bag_is_the_mean_of_the_regions_that_are_there(toy: "MakeToy") -> None:
-    made = toy("somnet+")
-    method, phase = plus(made), plus(made).plan()[-1]
-    batch = made.batch_of(phase)
-    assert not batch.mask.all()
+def classify(method: SomNetPlus, logits: dict[int, list[float]]) -> None:
+    """Make the classifier answer with given logits for the features e_0, e_1, ..."""
     with torch.no_grad():
-        x = method.bags(batch, phase.keep)[0]
-        rois = method.network.image_features(batch.images).view(*batch.mask[:, 0].shape, -1)  # (I, P, F)
-        mask = batch.mask[:, 0, :, None].float()
-        expected = (rois * mask).sum(dim=1) / mask.sum(dim=1)
-    assert torch.allclose(x, expected, atol=1e-5)
+        method.network.classifier.weight.zero_()
+        method.network.classifier.bias.zero_()
+        for axis, row in logits.items():
+            method.network.classifier.weight[:, axis] = torch.tensor(row)
 
 
-def test_the_memory_can_weigh_the_bag(toy: "MakeToy") -> None:
-    even, weighed = (toy("somnet+", **{"somnet_plus.weigh": weigh}) for weigh in (False, True))
-    plus(weighed).load_state_dict(plus(even).state_dict())
-    phase = plus(even).plan()[-1]
-    batch = even.batch_of(phase)
-    with torch.no_grad():
-        rois = plus(even).network.roi_features(batch.images, batch.boxes[:, 0])
-        weight = plus(weighed).weigh(rois, batch)["weight"]
-        kept = plus(weighed).kept_weights(weight, batch, 0.5)
-        expected = torch.einsum("ip,ipf->if", kept, rois)
-        assert torch.allclose(plus(weighed).bags(batch, 0.5)[0], expected, atol=1e-5)
-        assert not torch.allclose(plus(even).bags(batch, 0.5)[0], expected, atol=1e-2)
+def axes(method: SomNetPlus, *which: int) -> Tensor:
+    """Features (1, N, F), each along an axis."""
+    return torch.eye(method.network.width)[list(which)][None]
 
 
-def test_the_losses_by_hand(toy: "MakeToy") -> None:
-    made = toy("somnet+", **{"somnet_plus.strength": 2.0, "somnet_plus.beta": 0.5})
-    method, phase = plus(made), plus(made).plan()[-1]
+def test_the_term_by_hand(toy: "MakeToy") -> None:
+    """Two images of three ROIs. Of the first two ROIs are kept, with weights .5 and .3, of the second one with .2."""
+    method = plus(toy("somnet+", **{"somnet_plus.strength": 2.0, "somnet_plus.beta": 0.5}))
+    classify(method, {0: [math.log(2), 0, 0], 1: [0, 0, math.log(8)]})  # p (.5, .25, .25) and (.1, .1, .8)
+    batch = one_bag([1, 2], [[True] * 3, [True] * 3], label=0)
+    kept = torch.tensor([[0.5, 0.3, 0.0, 0.0, 0.0, 0.2]])
+    rois = axes(method, 0, 1, 0, 0, 0, 1)
+    method.targets.put(torch.tensor([2]), torch.tensor([[0.6, 0.2, 0.2]]))
+    step = method.joint_step(batch, rois, kept, kept)
+    first = (5 * torch.tensor([0.5, 0.25, 0.25]) + 3 * torch.tensor([0.1, 0.1, 0.8])) / 8
+    second = torch.tensor([0.1, 0.1, 0.8])
+    targets = torch.stack([0.5 * first, 0.5 * torch.tensor([0.6, 0.2, 0.2]) + 0.5 * second])
+    assert torch.allclose(step.pending["target"], targets, atol=1e-3)
+    assert step.pending["rows"].tolist() == [1, 2]
+    expected = 2 * (0.8 * math.log(1 - float(targets[0] @ first)) + 0.2 * math.log(1 - float(targets[1] @ second)))
+    assert float(step.losses["early"].detach()) == pytest.approx(expected, abs=2e-3)
+
+
+def test_an_image_of_which_nothing_is_kept_keeps_its_target(toy: "MakeToy") -> None:
+    method = plus(toy("somnet+"))
+    batch = one_bag([1, 2], [[True] * 2, [True] * 2], label=0)
+    step = method.joint_step(batch, axes(method, 0, 1, 0, 1), torch.tensor([[0.0, 0.0, 0.4, 0.6]]), torch.ones(1, 4))
+    assert step.pending["rows"].tolist() == [2]
+    assert torch.isfinite(step.losses["early"])
+
+
+def test_single_views_have_the_term_while_the_network_is_initialised(toy: "MakeToy") -> None:
+    made = toy("somnet+", **{"somnet_plus.strength": 2.0})
+    method, phase = plus(made), plus(made).plan()[0]
+    assert phase.name == INIT_CNN
     batch = made.batch_of(phase)
     step = method.step(batch, phase)
+    present = batch.mask[..., 0]
     with torch.no_grad():
-        logits = method.network.classifier(method.bags(batch, phase.keep)[0])
-        target = 0.5 * logits.softmax(dim=1)  # from zero
-    assert torch.allclose(step.pending["target"], target, atol=1e-3)
-    assert float(step.losses["cls"].detach()) == pytest.approx(float(classification_loss(logits, batch.label)))
-    early = 2 * float(early_learning_term(logits, target))
-    assert float(step.losses["early"].detach()) == pytest.approx(early, abs=1e-3)
-    assert {"som_key", "d_value", "r_value"} < set(step.losses)
+        p = method.predict(batch.images).softmax(dim=1).view(*present.shape, -1)  # (B, G, C)
+    assert torch.allclose(step.pending["target"], (0.3 * p)[present], atol=1e-3)
+    each = (1 - (0.3 * p * p).sum(dim=2)).log() * present / present.sum(dim=1, keepdim=True)  # (B, G)
+    assert float(step.losses["early"].detach()) == pytest.approx(2 * float(each.sum() / len(each)), abs=1e-3)
 
 
-def test_the_memory_changes_nothing_in_the_network(toy: "MakeToy") -> None:
+@pytest.mark.parametrize("number", [0, -1])
+def test_at_strength_0_it_is_somnet(toy: "MakeToy", number: int) -> None:
+    made, paper = toy("somnet+", **{"somnet_plus.strength": 0.0}), toy("somnet")
+    own = {name: tensor for name, tensor in made.method.state_dict().items() if not name.startswith("targets")}
+    paper.method.load_state_dict(own)
+    assert made.method.plan() == paper.method.plan()
+    phase = made.method.plan()[number]
+    batch = made.batch_of(phase)
+    mine, theirs = made.method.step(batch, phase).losses, paper.method.step(batch, phase).losses
+    assert mine.keys() == theirs.keys()
+    assert all(float(mine[name].detach()) == pytest.approx(float(theirs[name].detach())) for name in theirs)
+
+
+def test_the_term_reaches_the_network_and_not_the_memory(toy: "MakeToy") -> None:
     made = toy("somnet+")
     method, phase = plus(made), plus(made).plan()[-1]
-    losses = method.step(made.batch_of(phase), phase).losses
-    torch.autograd.backward(torch.stack([losses[name] for name in ("som_key", "d_value", "r_value")]).sum())
-    assert all(p.grad is None for p in method.network.parameters())
-    assert method.memory.keys.grad is not None
+    assert phase.name == JOINT
+    torch.autograd.backward(method.step(made.batch_of(phase), phase).losses["early"])
+    assert method.memory.keys.grad is None
+    assert method.network.classifier.weight.grad is not None
+
+
+def test_belief_counts_in_the_weight(toy: "MakeToy") -> None:
+    method = plus(toy("somnet+", **{"somnet_plus.belief": True}))
+    plain = plus(toy("somnet+"))
+    method.load_state_dict(plain.state_dict())
+    classify(method, {0: [math.log(2), 0, 0], 1: [0, 0, math.log(8)]})
+    batch = one_bag([1], [[True] * 2], label=0)
+    rois = axes(method, 0, 1)
+    with torch.no_grad():
+        ratio = method.weigh(rois, batch)["weight"] / plain.weigh(rois, batch)["weight"]
+    assert ratio[0].tolist() == pytest.approx([0.5, 0.1])
 
 
 def test_targets_move_only_with_a_step_that_is_taken(toy: "MakeToy") -> None:
@@ -96,23 +127,14 @@ def test_targets_move_only_with_a_step_that_is_taken(toy: "MakeToy") -> None:
     assert torch.allclose(method.targets.get(step.pending["rows"]), step.pending["target"], atol=1e-3)
 
 
-def test_without_regions_it_is_early_learning_on_single_views(toy: "MakeToy") -> None:
-    made, elr = toy("somnet+", **{"somnet_plus.regions": False}), toy("elr")
-    method, phase = plus(made), plus(made).plan()[-1]
-    assert not phase.regions
-    assert phase.passes == 1
-    batch = made.batch_of(phase)
-    elr.method.network.load_state_dict(method.network.state_dict())
-    mine, theirs = method.step(batch, phase).losses, elr.method.step(batch, elr.method.plan()[0]).losses
-    assert float(mine["cls"].detach()) == pytest.approx(float(theirs["cls"].detach()))
-    assert float(mine["early"].detach()) == pytest.approx(float(theirs["early"].detach()))
-
-
-def test_label_score_is_the_labels_share_of_the_moving_average(toy: "MakeToy") -> None:
+def test_label_score_is_the_mean_of_the_best_region_and_the_moving_average(toy: "MakeToy") -> None:
     made = toy("somnet+")
     method = plus(made)
     method.targets.put(torch.arange(10), torch.tensor([[0.1, 0.2, 0.1]]).repeat(10, 1))
+    batch = made.batches(1)[0]
     with torch.no_grad():
-        seen = method.eval().inspect(made.batches(1)[0])
-    assert seen.label_score.tolist() == pytest.approx([0.25] * 5 + [0.5] * 4 + [0.25], abs=1e-3)
+        seen = method.eval().inspect(batch)
+        somnet = super(SomNetPlus, method).inspect(batch)
+    average = torch.tensor([0.25] * 5 + [0.5] * 4 + [0.25])
+    assert torch.allclose(seen.label_score, (somnet.label_score + average) / 2, atol=1e-3)
     assert seen.probabilities[0].tolist() == pytest.approx([0.25, 0.5, 0.25], abs=1e-3)
