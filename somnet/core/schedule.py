@@ -32,32 +32,14 @@ def algorithm_1(
 
     `regions` of an image are seen at full size in the joint phase, the image included; 0: all are cut from one map.
     """
-    initialise_cnn = Phase(INIT_CNN, cnn.epochs, cnn.lr, anneal=(0.0, 1.0), images_per_bag=images_per_bag)
+    settle = (0.0, 1.0)  # each initialisation ends at a rate of 0: the map settles, as that of a SOM must
+    first = Phase(INIT_CNN, cnn.epochs, cnn.lr, settle, images_per_bag=images_per_bag)
+    second = Phase(
+        INIT_MEMORY, memory.epochs, memory.lr, settle, images_per_bag=images_per_bag, needs_images=False, passes=0.0
+    )
     stretches = [(epoch / joint.epochs, (epoch + 1) / joint.epochs) for epoch in range(joint.epochs)]
-    train_both = (
-        Phase(
-            JOINT,
-            1,
-            joint.lr,
-            anneal=stretch,
-            keep=p,
-            images_per_bag=images_per_bag,
-            regions=regions > 0,
-            passes=max(1, regions),
-        )
+    both = (
+        Phase(JOINT, 1, joint.lr, stretch, p, images_per_bag, regions=regions > 0, passes=max(1, regions))
         for stretch, p in zip(stretches, keep, strict=True)
     )
-    return (initialise_cnn, initialise_memory(memory, images_per_bag), *train_both)
-
-
-def initialise_memory(stage: Stage, images_per_bag: int) -> Phase:
-    """The second line of Algorithm 1, on features that are computed once."""
-    return Phase(
-        INIT_MEMORY,
-        stage.epochs,
-        stage.lr,
-        anneal=(0.0, 1.0),  # the map settles, as that of a SOM must
-        images_per_bag=images_per_bag,
-        needs_images=False,
-        passes=0.0,
-    )
+    return (first, second, *both)

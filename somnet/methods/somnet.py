@@ -37,24 +37,17 @@ class SomNet(Method):
     def plan(self) -> tuple[Phase, ...]:
         """Algorithm 1."""
         train, settings = self.config.train, self.settings
-        weighting = settings.weighting
+        memory, weighting = settings.memory, settings.weighting
         init = min(max(1, round(settings.init_share * train.epochs)), max(1, train.epochs - 1))
         joint = train.epochs - init
-        first, later = self.memory_rates()
         return algorithm_1(
             Stage(init, {"network": train.lr * settings.init_lr}),
-            Stage(len(first) and settings.memory.init_epochs, first),
-            Stage(joint, {"network": train.lr * settings.joint_lr, **later}),
+            Stage(0 if memory.kmeans else memory.init_epochs, memory.rates()),
+            Stage(joint, {"network": train.lr * settings.joint_lr, **memory.rates(memory.joint_lr)}),
             keep=curriculum(weighting.keep_first, weighting.keep_last, weighting.keep_step, joint),
             images_per_bag=settings.images_per_bag,
             regions=1 + self.config.views.proposals if self.full_size else 0,
         )
-
-    def memory_rates(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Learning rates of the memory as it is initialised, and in the joint phase; none for K-means."""
-        memory = self.settings.memory
-        first = {} if memory.kmeans else {"keys": memory.key_lr, "d": memory.d_lr, "r": memory.r_lr}
-        return first, {name: rate * memory.joint_lr for name, rate in first.items()}
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """The memory starts from features of ROIs; K-means clusters the bag features before each joint epoch."""

@@ -20,6 +20,11 @@ class MemorySettings(Section):
     detach: bool = True  # False: the memory loss trains the CNN too, as in Eq. 11
     kmeans: bool = False  # True: K-means at the start of each joint epoch instead of the trained memory
 
+    def rates(self, share: float = 1.0) -> dict[str, float]:
+        """A share of the learning rates of K, D and R; K-means has none."""
+        rates = {"keys": self.key_lr, "d": self.d_lr, "r": self.r_lr}
+        return {} if self.kmeans else {name: share * rate for name, rate in rates.items()}
+
 
 class WeightingSettings(Section):
     """ROI weights, Eq. 10, and the curriculum on p. Each flag is an ablation of the paper."""
