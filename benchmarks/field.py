@@ -28,7 +28,7 @@ METHODS = ",".join(
         "elr on random boxes=elr:views.mirror=false,views.crops=3,views.proposals=0",
         "elr with as many passes=elr:train.epochs=39",
         f"somnet without memory=somnet:{EVEN}",
-        "somnet+ weighed=somnet+:somnet_plus.weigh=true",
+        "somnet+ weighed by memory=somnet+:somnet_plus.weigh=true",
     ]
 )
 

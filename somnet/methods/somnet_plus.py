@@ -1,19 +1,22 @@
-"""SOMNet+, the default method: SOMNet on full-size regions, and early learning holds wrong labels off.
+"""SOMNet+, the default method: SOMNet's bags of full-size regions, and early learning holds wrong labels off.
 
-SOMNet's bag feature is the mean of the ROIs that the memory keeps. Of two images, one of which is labelled wrongly, a
-bag is learnt from the one that the memory keeps more of; but where both are wrong, or the memory is, cross entropy
-memorises them in the end. So each image i keeps a moving average t_i of what the network predicts for the ROIs that
-were kept of it,
+What is left of SOMNet and of ideas beyond it after each had to beat its control (docs/results.md):
 
-    p_i = sum_r w_r p(x_r) / s_i,   s_i = sum_r w_r over the ROIs r of image i,   t_i <- beta t_i + (1 - beta) p_i,
+1. A bag is two images of a class with their regions, each seen at full size. The classifier is linear, so the logits of
+   the bag feature x = sum_r w_r x_r are the same mean of the regions' logits. The label must be explained by the regions
+   together: one that shows nothing of the class need not, as it must when crops are trained on one by one.
+2. Each image i keeps a moving average t_i of what the network predicts for its regions,
 
-and the joint phase adds ELR's term for each image, as far as it takes part in its bag:
+       p_i = sum_r w_r p(x_r) / s_i,   s_i = sum_r w_r over the regions r of image i,   t_i <- beta t_i + (1 - beta) p_i,
 
-    L = L_cls + L_memory + strength * mean over bags of sum_i s_i log(1 - <t_i, p_i>).
+   and ELR's term is added for each image, as far as it takes part in its bag:
 
-Its gradient keeps the prediction where t_i has it: labels which contradict what was learnt early are not memorised, and
-where t_i agrees with the label it says the same. What the memory drops, clutter above all, has no say in t_i. The
-initialisation of the CNN has the term too, on single views, so that t_i is known when the bags begin.
+       L = L_cls + L_memory + strength * mean over bags of sum_i s_i log(1 - <t_i, p_i>).
+
+   Its gradient keeps the prediction where t_i has it: labels which contradict what was learnt early are not memorised,
+   and where t_i agrees with the label it says the same. The initialisation of the CNN has the term too, on single views.
+3. The weights w are even. SOMNet's memory learns along, without a gradient into the network: it knows the prototypes of
+   each class and scores regions by Eq. 10. With `weigh` its weights make the bag, as in SOMNet.
 """
 
 from collections.abc import Mapping
@@ -26,7 +29,7 @@ from somnet.config import Config
 from somnet.core.losses import classification_loss
 from somnet.core.schedule import INIT_CNN
 from somnet.core.types import BagBatch, Phase
-from somnet.core.weighting import bag_feature, initial_weights
+from somnet.core.weighting import bag_feature, initial_weights, normalise
 from somnet.methods.base import Inspection, Step, of_label
 from somnet.methods.elr import early_learning, moving_target
 from somnet.methods.sample_table import SampleTable
@@ -39,15 +42,15 @@ UNSEEN = 1e-6  # probability of each class, for an image that was never used
 
 
 class SomnetPlusSettings(MethodSettings):
-    """SOMNet, and early-learning regularisation of what its memory keeps of each image."""
+    """SOMNet's bags, and early-learning regularisation of what they say of each image."""
 
-    strength: Strength = 3.0  # of the early-learning term; 0 is SOMNet
+    strength: Strength = 3.0  # of the early-learning term; 0 is none
     beta: Momentum = 0.7  # of the moving average of predictions
-    belief: bool = False  # True: a ROI's weight counts times the label's probability in it
+    weigh: bool = False  # True: the memory's weights make the bag; False: all regions count the same
 
 
 class SomNetPlus(SomNet):
-    """SOMNet with an early-learning term.
+    """Bags of full-size regions with an early-learning term, and SOMNet's memory.
 
     State: the memory, and one target per image, N x 16 numbers (see SampleTable).
     """
@@ -91,14 +94,10 @@ class SomNetPlus(SomNet):
         observed = replace(taken.observed, rows=rows, scores=scores)
         return Step(losses, observed, {**taken.pending, "rows": rows, "target": target})
 
-    def weigh(self, rois: Tensor, batch: BagBatch) -> dict[str, Tensor]:
-        """Eq. 10; with `belief` times the probability that the classifier gives the label."""
-        weighed = super().weigh(rois, batch)
-        if not self.plus.belief:
-            return weighed
-        p = self.network.classifier(rois).softmax(dim=2)  # (B, N, C)
-        label = batch.label[:, None, None].expand(*p.shape[:2], 1)
-        return weighed | {"weight": weighed["weight"] * p.gather(2, label).squeeze(2)}
+    def weighed_rois(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor, Tensor]:
+        """As SOMNet has them; unless the memory is to weigh, all regions make the bag."""
+        rois, kept, weight = super().weighed_rois(batch, keep)
+        return rois, kept if self.plus.weigh else normalise(batch.mask.flatten(1).float()), weight
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """The targets move along; Eq. 5 and 7."""

@@ -40,7 +40,7 @@ def test_the_home_folder_may_be_short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "flip, asymmetric, open, paste, foreign, seed"),
+        ("", "flip, asymmetric, open, paste, paste_test, foreign, seed"),
         ("flip", "flip=0.4"),
         ("flip=", "flip=0.4"),
         ("paste=", "paste=DIR"),

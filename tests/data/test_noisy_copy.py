@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from somnet.data import noise
-from somnet.data.noise import moved_box, parse_noise, paste, write_noisy
+from somnet.data.noise import moved_box, outline, parse_noise, paste, write_noisy
 from somnet.data.sources import open_source
-from somnet.errors import DataError, SomnetError
+from somnet.errors import ConfigError, DataError, SomnetError
 
 if TYPE_CHECKING:
     from tests.conftest import Photos
@@ -57,10 +57,36 @@ def test_a_pasted_photo_fills_its_box_and_nothing_else(size: tuple[int, int]) ->
         assert 0.35 * 320 - 1 <= max(x2 - x1, y2 - y1) <= 0.60 * 320 + 1
         inside = np.zeros((320, 320), bool)  # (H, W)
         inside[y1:y2, x1:x2] = True
-        found = np.asarray(image)  # (H, W, 3)
-        assert (found[inside] == (255, 0, 0)).all()
+        found = np.asarray(image).astype(int)  # (H, W, 3)
         assert (found[~inside] == BLUE).all()
+        assert (found[(y1 + y2) // 2, (x1 + x2) // 2] == (255, 0, 0)).all()
+        assert (found[inside][:, 0] > 200).mean() > 0.4  # an ellipse with a wide outline at least
+        assert (np.abs(found[[y1, y2 - 1], [x1, x2 - 1]] - BLUE) < 40).all()  # corners fade out
         assert scene.size == (50, 40)  # a scene serves many photos
+
+
+def test_an_outline_by_hand() -> None:
+    ellipse = outline((5, 5), 2.0, 0.5)
+    assert ellipse[2, 2] == 1.0
+    assert ellipse[2, 4] == pytest.approx((1 - 0.8) / 0.5)
+    assert ellipse[0, 0] == 0.0  # the corner lies outside
+    assert outline((5, 5), 100.0, 0.5)[0, 0] == pytest.approx((1 - 0.8 * 2**0.01) / 0.5)  # of a rectangle it does not
+    assert outline((6, 3), 4.0, 0.1).shape == (3, 6)
+
+
+def test_test_photos_can_be_pasted_too(tmp_path: Path, scenes: Path) -> None:
+    for split in ("train", "test"):
+        for name in ("a", "b"):
+            (tmp_path / "web" / split / name).mkdir(parents=True)
+            Image.new("RGB", (40, 40), (230, 0, 0)).save(tmp_path / "web" / split / name / "0.png")
+    write_noisy(tmp_path / "web", tmp_path / "out", parse_noise(f"flip=1,paste={scenes},paste_test=1"), workers=1)
+    rows = rows_of(tmp_path / "out")
+    assert all(row["true_box"] for row in rows)
+    assert all(row["label"] == row["true_label"] for row in rows if row["split"] == "test")  # labels stay right
+    with pytest.raises(ConfigError, match="paste_test"):
+        parse_noise("flip=0.1,paste_test=1")
+    with pytest.raises(ConfigError, match="0 or 1"):
+        parse_noise("paste=x,paste_test=yes")
 
 
 def test_pasted_photos_reach_every_place_of_the_scene() -> None:
@@ -95,8 +121,11 @@ def test_the_written_box_is_where_the_photo_is(tmp_path: Path, scenes: Path) -> 
         x1, y1, x2, y2 = map(int, row["true_box"].split())
         ys, xs = np.nonzero(red)
         edges = np.array((xs.min(), ys.min(), xs.max() + 1, ys.max() + 1))
-        assert np.abs(edges - (x1, y1, x2, y2)).max() <= 2  # a JPEG blurs edges
-        assert red[y1 + 2 : y2 - 2, x1 + 2 : x2 - 2].all()
+        inside = edges - (x1, y1, x2, y2)
+        assert (inside[:2] >= -2).all()  # a JPEG blurs edges
+        assert (inside[2:] <= 2).all()
+        assert np.abs(inside).max() <= 0.2 * max(x2 - x1, y2 - y1)  # soft outlines leave a margin
+        assert np.abs(edges[:2] + edges[2:] - (x1 + x2, y1 + y2)).max() <= 6  # on all sides the same
 
 
 # --- the copy

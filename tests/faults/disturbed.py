@@ -28,7 +28,7 @@ PACKAGE = str(Path(somnet.__file__).parent)
 STAGES = {  # function: the stage that it is
     "scan": "proposals",
     "begin": "begin",
-    "make_inputs": "features",
+    "make_views": "features",
     "inspect_images": "scoring",
     "write_tables": "scoring",
     "write_report": "report",

@@ -1,4 +1,4 @@
-"""SOMNet+: SOMNet, with an early-learning term on what the memory keeps of each image."""
+"""SOMNet+: bags of regions with an early-learning term, and a memory that learns along."""
 
 import math
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_single_views_have_the_term_while_the_network_is_initialised(toy: "MakeT
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_at_strength_0_it_is_somnet(toy: "MakeToy", number: int) -> None:
-    made, paper = toy("somnet+", **{"somnet_plus.strength": 0.0}), toy("somnet")
+    made, paper = toy("somnet+", **{"somnet_plus.strength": 0.0, "somnet_plus.weigh": True}), toy("somnet")
     own = {name: tensor for name, tensor in made.method.state_dict().items() if not name.startswith("targets")}
     paper.method.load_state_dict(own)
     assert made.method.plan() == paper.method.plan()
@@ -106,16 +106,18 @@ def test_the_term_reaches_the_network_and_not_the_memory(toy: "MakeToy") -> None
     assert method.network.classifier.weight.grad is not None
 
 
-def test_belief_counts_in_the_weight(toy: "MakeToy") -> None:
-    method = plus(toy("somnet+", **{"somnet_plus.belief": True}))
-    plain = plus(toy("somnet+"))
-    method.load_state_dict(plain.state_dict())
-    classify(method, {0: [math.log(2), 0, 0], 1: [0, 0, math.log(8)]})
-    batch = one_bag([1], [[True] * 2], label=0)
-    rois = axes(method, 0, 1)
+def test_all_regions_make_the_bag_unless_the_memory_weighs(toy: "MakeToy") -> None:
+    even, weighed = (plus(toy("somnet+", **{"somnet_plus.weigh": weigh})) for weigh in (False, True))
+    weighed.load_state_dict(even.state_dict())
+    phase = even.plan()[-1]
+    batch = toy("somnet+").batch_of(phase)
     with torch.no_grad():
-        ratio = method.weigh(rois, batch)["weight"] / plain.weigh(rois, batch)["weight"]
-    assert ratio[0].tolist() == pytest.approx([0.5, 0.1])
+        mine, theirs = even.weighed_rois(batch, 0.5), weighed.weighed_rois(batch, 0.5)
+        expected = weighed.kept_weights(weighed.weigh(theirs[0], batch)["weight"], batch, 0.5)
+    counts = batch.mask.flatten(1).sum(dim=1, keepdim=True)
+    assert torch.allclose(mine[1], batch.mask.flatten(1) / counts)
+    assert torch.equal(theirs[1], expected)
+    assert torch.equal(mine[2], theirs[2])  # the curves show the memory's
 
 
 def test_targets_move_only_with_a_step_that_is_taken(toy: "MakeToy") -> None:
