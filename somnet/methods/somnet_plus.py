@@ -2,19 +2,19 @@
 
 What is left of SOMNet and of ideas beyond it after each had to beat its control (docs/results.md):
 
-1. A bag is two images of a class with their regions, each seen at full size. The classifier is linear, so the logits of
-   the bag feature x = sum_r w_r x_r are the same mean of the regions' logits. The label must be explained by the regions
-   together: one that shows nothing of the class need not, as it must when crops are trained on one by one.
+1. A bag is two images of a class with their regions, each seen at full size. The classifier is linear, so the logits
+   of the bag feature x = sum_r w_r x_r are the same mean of the regions' logits. The label must be explained by the
+   regions together: one that shows nothing of the class need not, as it must when crops are trained on one by one.
 2. Each image i keeps a moving average t_i of what the network predicts for its regions,
 
-       p_i = sum_r w_r p(x_r) / s_i,   s_i = sum_r w_r over the regions r of image i,   t_i <- beta t_i + (1 - beta) p_i,
+       p_i = sum_r w_r p(x_r) / s_i,  s_i = sum_r w_r over the regions r of image i,  t_i <- beta t_i + (1 - beta) p_i,
 
    and ELR's term is added for each image, as far as it takes part in its bag:
 
        L = L_cls + L_memory + strength * mean over bags of sum_i s_i log(1 - <t_i, p_i>).
 
    Its gradient keeps the prediction where t_i has it: labels which contradict what was learnt early are not memorised,
-   and where t_i agrees with the label it says the same. The initialisation of the CNN has the term too, on single views.
+   and where t_i agrees with the label it says the same. While the CNN is initialised, single views have the term too.
 3. The weights w are even. SOMNet's memory learns along, without a gradient into the network: it knows the prototypes of
    each class and scores regions by Eq. 10. With `weigh` its weights make the bag, as in SOMNet.
 """
