@@ -78,7 +78,7 @@ def train(
     freeze: Annotated[
         str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the images.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="How often each image is used.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32; on CUDA also bf16 or fp16.")] = None,
     seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
@@ -137,7 +137,7 @@ def bench(
     tables: Annotated[
         str, typer.Option(help="The paper's tables: methods, ablations, parameters; separated by commas.")
     ] = "methods",
-    epochs: Annotated[int | None, typer.Option(help="Passes over the images, the budget of every method.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="How often each image is used, the budget of every method.")] = None,
     rates: Annotated[
         str | None,
         typer.Option(help="Learning rates to choose from on held-back training images, as 0.01,0.03; or auto."),
