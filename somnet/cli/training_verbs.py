@@ -137,7 +137,7 @@ def bench(
     tables: Annotated[
         str, typer.Option(help="The paper's tables: methods, ablations, parameters; separated by commas.")
     ] = "methods",
-    epochs: Annotated[int | None, typer.Option(help="How often each image is used, the budget of every method.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="How often each image is used, by every method.")] = None,
     rates: Annotated[
         str | None,
         typer.Option(help="Learning rates to choose from on held-back training images, as 0.01,0.03; or auto."),
