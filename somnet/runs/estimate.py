@@ -153,8 +153,12 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
 def trunk_passes(config: Config, plan: Sequence[Phase]) -> int:
     """How often a frozen trunk sees each training image: once whole, and once for each view that a step may draw."""
     views = config.views
-    drawn = any(phase.epochs and phase.needs_images for phase in plan)
-    return 1 + drawn * (views.proposals + views.mirror + views.crops)
+    return 1 + draws_views(plan) * (views.proposals + views.mirror + views.crops)
+
+
+def draws_views(plan: Sequence[Phase]) -> bool:
+    """Whether some step sees views of images."""
+    return any(phase.epochs and phase.needs_images for phase in plan)
 
 
 def measure_steps(network: Network, config: Config, device: str) -> StepPace:

@@ -24,7 +24,7 @@ from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method, find_method
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
 from somnet.runs.begin import begin, check_free, next_run_folder
-from somnet.runs.estimate import estimate_seconds
+from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.run import Evaluation, Run, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, inspected_inputs, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
@@ -158,9 +158,11 @@ class Job:
         part = self.data.train
         return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, lambda: self.views)
 
-    def prepare_test(self) -> None:
-        """Compute the features of the held-out images now, so that no epoch pays for them."""
+    def prepare(self) -> None:
+        """Compute the features of the held-out images and of all views now, so that no epoch pays for them."""
         _ = self.test_inputs
+        if draws_views(self.method.plan()):
+            _ = self.views
 
     def test(self) -> Evaluation | None:
         """How good the network is on the held-out images, if there are any."""
@@ -186,7 +188,7 @@ def fit(job: Job) -> Evaluation | None:
     seconds = estimate_seconds(job.data, method, config, compute.device)
     log.info("estimate: about %s", duration(seconds / ranks.world))
     images = job.images()
-    job.prepare_test()
+    job.prepare()
     job.laps.end("features")
     trainer = Trainer(method, config, images, job.out, compute=compute, evaluate=job.top1)
     trainer.run(resume=True)

@@ -65,7 +65,7 @@ def must_be_told(ended: Ended, fault: Fault) -> None:
 def test_all_stages_are_known(undisturbed: Undisturbed) -> None:
     assert {stage.partition("/")[0] for stage in undisturbed.counts} == STAGES
     inner = {"init-cnn/checkpoint", "init-memory/checkpoint", "joint/checkpoint"}
-    assert inner | {"init-cnn/features"} <= undisturbed.counts.keys()  # of views, when they are first drawn
+    assert inner <= undisturbed.counts.keys()
 
 
 @pytest.mark.parametrize(
