@@ -177,7 +177,7 @@ class Toy:
 
     def shown(self) -> Inputs:
         """What passes and inspections show the method."""
-        return self.images().regions(self.config.views.proposals) if self.method.full_size else self.inputs
+        return self.images().shown_to(self.method)
 
     def batch_of(self, phase: Phase) -> BagBatch:
         """All images in bags, as the loop gives them to a phase."""

@@ -287,9 +287,8 @@ def _cache(data: Path, config: Config, compute: Compute) -> None:
     if dataset.test is None:
         raise DataError(f"{data} has no test images, so there is no accuracy to compare: add them under test/")
     network = build_method(config, dataset.train.labels, len(dataset.classes)).to(compute.device).network
-    for part in (dataset.train, dataset.test):
-        make_inputs(part, network, config.model.imgsz, compute)
-    training_views(dataset.train, network, config, compute)
+    make_inputs(dataset.test, network, config.model.imgsz, compute)
+    training_views(dataset.train, network, config, compute)  # the whole images are among them
 
 
 def make_data(benchmark: Benchmark, out: Path, seed: int, workers: int | None = None) -> Path:

@@ -29,10 +29,6 @@ class View:
     boxes: NDArray[np.float32]  # (n, 4) what is seen, in shares of width and height
     mirrored: NDArray[np.bool_]  # (n,)
 
-    def take(self, rows: NDArray[np.int64]) -> "View":
-        """Of some images."""
-        return View(self.boxes[rows], self.mirrored[rows])
-
     def picture(self, image: Image.Image, row: int) -> Image.Image:
         """What is seen of an image."""
         crop = crop_shares(image, self.boxes[row])
@@ -40,7 +36,10 @@ class View:
 
     def regions(self, boxes: Tensor, mask: Tensor, row: int) -> tuple[Tensor, Tensor]:
         """The image's boxes (P, 4) and their mask (P,) in what is seen of it."""
-        return boxes_within(boxes, mask, torch.from_numpy(self.boxes[row]), bool(self.mirrored[row]))
+        view, mirrored = self.boxes[row], bool(self.mirrored[row])
+        if not mirrored and (view == WHOLE).all():  # the most used view, and nothing moves in it
+            return boxes, mask
+        return boxes_within(boxes, mask, torch.from_numpy(view), mirrored)
 
     def keys(self, scan: Scan) -> pa.Array:
         """Of the content that is seen (n,); of a whole image its own."""

@@ -62,6 +62,10 @@ class TrainingImages:
         """The image and its first proposals, each at full size."""
         return RegionInputs(self._all_views()[: 1 + proposals], self.boxes)
 
+    def shown_to(self, method: Method) -> Inputs:
+        """What passes and inspections show a method of each image."""
+        return self.regions(method.config.views.proposals) if method.full_size else self.inputs
+
     def _all_views(self) -> Sequence[Inputs]:
         return [self.inputs] if self.views is None else self.views()
 
@@ -242,7 +246,7 @@ class Trainer:
         else:
             rng = np.random.default_rng(self._seed())
             bags = draw_bags(self.images.labels, images_per_bag, rng, groups=self.images.groups)
-        inputs = self.images.regions(self.config.views.proposals) if self.method.full_size else self.images.inputs
+        inputs = self.images.shown_to(self.method)
         batches = BagBatches(bags, self._batch_bags(images_per_bag), inputs, None, seed=None)
         for batch in load(batches, self.compute.loaders_of(cached=self.method.network.frozen_trunk)):
             yield batch.to(self.compute.device)

@@ -26,7 +26,7 @@ from somnet.report.site import is_report, is_whole_report, remove_report, write_
 from somnet.runs.begin import begin, check_free, next_run_folder
 from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.run import Evaluation, Run, build_method, measure
-from somnet.runs.scoring import Truth, against_truth, inspect_images, inspected_inputs, with_unreadable, write_tables
+from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
 from somnet.system.files import write_json
@@ -199,7 +199,7 @@ def fit(job: Job) -> Evaluation | None:
 def score(job: Job) -> tuple[pa.Table, Truth] | None:
     """Judge every training image and region, and write the tables; for the first rank what it found."""
     part = job.data.train
-    inputs = inspected_inputs(job.method, part, job.compute)
+    inputs = job.images().shown_to(job.method)
     images, regions = inspect_images(job.method, part, inputs, job.compute, job.out)
     if not job.compute.ranks.first:
         return None
