@@ -110,7 +110,7 @@ def write_held_back(data: Path, folder: Path, search: RateSearch, config: Config
 
 
 def _generator(search: RateSearch) -> np.random.Generator:
-    return np.random.default_rng(search.seed)
+    return np.random.default_rng((search.seed, *b"held back"))
 
 
 # --- trials and choices

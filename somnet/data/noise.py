@@ -159,7 +159,8 @@ def _plan(index: Index, recipe: NoiseRecipe) -> Iterator[_Item]:
     trusted = [split in _USED_SPLITS and problem is None for split, problem in zip(splits, problems, strict=True)]
     usable = np.array(trusted, bool) & (labels >= 0)
     train = np.array([split == "train" for split in splits], bool) & usable
-    rng = np.random.default_rng(recipe.seed)
+    # a stream of its own: folds and shares drawn elsewhere with the same seed must not follow the noise
+    rng = np.random.default_rng((recipe.seed, *b"noise"))
     noisy, foreign = draw_labels(labels, train, len(index.classes), recipe, rng)
     pasted = _pictures(recipe.paste) if recipe.paste else []
     foreign_pictures = _pictures(scenes) if recipe.open and (scenes := recipe.scenes()) else []

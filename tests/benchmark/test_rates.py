@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from somnet.benchmark.bench import run_bench
 from somnet.benchmark.paper_tables import Entry
@@ -27,6 +28,7 @@ from somnet.benchmark.rates import (
 )
 from somnet.benchmark.trials import Benchmark, RateSearch, Trial
 from somnet.config import Config
+from somnet.data.noise import NoiseRecipe, write_noisy
 from somnet.data.sources import open_source
 from somnet.errors import DataError, RunError
 from somnet.methods.plain import PlainRoi
@@ -106,6 +108,22 @@ def test_no_test_image_and_no_copy_is_seen(photos: "Photos", tiny: "Tiny", tmp_p
     assert train.isdisjoint(held)
     assert np.bincount(index.labels()[splits == "test"]).tolist() == [2, 2, 2]  # 20 % of 11
     assert index.column("true_label") == [None] * 33
+
+
+def test_what_is_held_back_is_as_wrong_as_the_rest(tiny: "Tiny", tmp_path: Path) -> None:
+    """The same seed draws the noise and what is held back: the one must not follow the other."""
+    rng = np.random.default_rng(0)
+    for number in range(180):  # no two alike, so that none are grouped
+        folder = tmp_path / "source" / "train" / "abc"[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).resize((48, 48)).save(folder / f"{number}.png")
+    write_noisy(tmp_path / "source", tmp_path / "web", NoiseRecipe(flip=0.4), seed=SEARCH.seed, workers=0)
+    web = open_source(tmp_path / "web").of_split("train")
+    wrong = web.labels() != [web.classes.index(str(name)) for name in web.column("true_label")]
+    write_held_back(tmp_path / "web", tmp_path / "held", SEARCH, tiny.config(), Compute(workers=0))
+    held = np.array(open_source(tmp_path / "held").column("split")) == "test"
+    assert (wrong.sum(), held.sum()) == (72, 36)
+    assert wrong[held].mean() == pytest.approx(0.4, abs=0.2)  # two and a half standard errors
 
 
 def test_too_few_images_are_named(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
