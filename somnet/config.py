@@ -53,7 +53,8 @@ class TrainConfig(Section):
     batch_size: Count = 32  # images per step
     lr: Rate = 0.01  # where the learning rate starts
     momentum: Momentum = 0.9  # of SGD
-    weight_decay: Strength = 1e-4  # of SGD
+    weight_decay: Strength = 1e-4  # of SGD, but for the classifier
+    classifier_decay: Strength = 0.1  # its weight decay: with 1e-4 it memorises wrong labels
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 

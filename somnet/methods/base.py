@@ -113,8 +113,16 @@ class Method(nn.Module, ABC):
         return {}
 
     def param_groups(self) -> list[dict[str, Any]]:
-        """Named parameter groups; a phase sets the learning rate of each by its name."""
-        return [{"name": "network", "params": [*self.network.tail.parameters(), *self.network.classifier.parameters()]}]
+        """Named parameter groups; a phase sets the learning rate of each by its name, up to the first dot."""
+        return self.network_groups("network", self.network.tail, self.network.classifier)
+
+    def network_groups(self, name: str, tail: nn.Module, classifier: nn.Module) -> list[dict[str, Any]]:
+        """The groups of a network: its classifier, first to memorise wrong labels, has a weight decay of its own."""
+        decay = self.config.train.classifier_decay
+        return [
+            {"name": name, "params": [*tail.parameters()]},
+            {"name": f"{name}.classifier", "params": [*classifier.parameters()], "weight_decay": decay},
+        ]
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """What the method thinks of single images (G = 1). By default: the classifier's probability of the label."""

@@ -171,8 +171,9 @@ class DivideMix(Method):
         return {f"labelled/{name}": float(count) for name, count in zip(NETWORKS, counts, strict=True)}
 
     def param_groups(self) -> list[dict[str, Any]]:
-        """One parameter group per network."""
-        return [{"name": name, "params": self.network.parameters_of(number)} for number, name in enumerate(NETWORKS)]
+        """The parameter groups of each network."""
+        modules = ((name, *self.network.modules_of(number)) for number, name in enumerate(NETWORKS))
+        return [group for name, tail, classifier in modules for group in self.network_groups(name, tail, classifier)]
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the probability that the label is clean, the mean of both networks' views."""

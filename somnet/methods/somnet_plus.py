@@ -2,21 +2,25 @@
 
 What is left of SOMNet and of ideas beyond it after each had to beat its control (docs/results.md):
 
-1. A bag is two images of a class with their regions, each seen at full size. The classifier is linear, so the logits
-   of the bag feature x = sum_r w_r x_r are the same mean of the regions' logits. The label must be explained by the
-   regions together: one that shows nothing of the class need not, as it must when crops are trained on one by one.
-2. Each image i keeps a moving average t_i of what the network predicts for its regions,
+1. A bag is two images of a class, each seen in two views drawn from those that every method gets: the image, its
+   regions, random crops, all at full size. The classifier is linear, so the logits of the bag feature, the mean of all
+   its views, are the mean of their logits. The label must be explained by them together: a view that shows nothing of
+   the class need not, as it must when views are trained on one by one, and a wrong label weighs half.
+2. Pairs keep wrong labels off, and single images tell near classes apart. So bags are pairs for the first third of the
+   joint epochs, while early learning goes on, and single images afterwards.
+3. Each image i keeps a moving average t_i of what the network predicts for its views v,
 
-       p_i = sum_r w_r p(x_r) / s_i,  s_i = sum_r w_r over the regions r of image i,  t_i <- beta t_i + (1 - beta) p_i,
+       p_i = mean of p(x_v) over v,  t_i <- beta t_i + (1 - beta) p_i,
 
-   and ELR's term is added for each image, as far as it takes part in its bag:
+   and ELR's term is added for each image, by its share s_i of the bag:
 
        L = L_cls + L_memory + strength * mean over bags of sum_i s_i log(1 - <t_i, p_i>).
 
    Its gradient keeps the prediction where t_i has it: labels which contradict what was learnt early are not memorised,
    and where t_i agrees with the label it says the same. While the CNN is initialised, single views have the term too.
-3. The weights w are even. SOMNet's memory learns along, without a gradient into the network: it knows the prototypes of
-   each class and scores regions by Eq. 10. With `weigh` its weights make the bag, as in SOMNet.
+4. SOMNet's memory learns along, without a gradient into the network: it knows the prototypes of each class and scores
+   regions by Eq. 10. With `weigh` its weights of the image and its regions make the bag, as in SOMNet; then
+   p_i = sum_r w_r p(x_r) / s_i, with s_i = sum_r w_r.
 """
 
 from collections.abc import Mapping
@@ -27,13 +31,13 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.losses import classification_loss
-from somnet.core.schedule import INIT_CNN
+from somnet.core.schedule import INIT_MEMORY, JOINT
 from somnet.core.types import BagBatch, Phase
-from somnet.core.weighting import bag_feature, initial_weights, normalise
+from somnet.core.weighting import bag_feature, initial_weights
 from somnet.methods.base import Inspection, Step, of_label
 from somnet.methods.elr import early_learning, moving_target
 from somnet.methods.sample_table import SampleTable
-from somnet.methods.settings import MethodSettings, Momentum, Strength
+from somnet.methods.settings import Count, MethodSettings, Momentum, Share, Strength
 from somnet.methods.somnet import SomNet
 from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
@@ -46,7 +50,9 @@ class SomnetPlusSettings(MethodSettings):
 
     strength: Strength = 3.0  # of the early-learning term; 0 is none
     beta: Momentum = 0.7  # of the moving average of predictions
-    weigh: bool = False  # True: the memory's weights make the bag; False: all regions count the same
+    views: Count = 2  # of each image that a joint step sees
+    paired: Share = 1 / 3  # of the joint epochs, in which bags hold somnet.images_per_bag images; then single ones
+    weigh: bool = False  # True: bags of the image and its regions by the memory's weights, as in SOMNet
 
 
 class SomNetPlus(SomNet):
@@ -63,15 +69,31 @@ class SomNetPlus(SomNet):
         self.plus = config.of(SomnetPlusSettings)
         self.targets = SampleTable(len(labels), classes)
 
+    def plan(self) -> tuple[Phase, ...]:
+        """Algorithm 1; unless the memory weighs, joint epochs draw views, of pairs first and then of single images."""
+        phases, plus = super().plan(), self.plus
+        if plus.weigh:
+            return phases
+        first = sum(phase.name != JOINT for phase in phases)  # joint phases are the last
+        alone = first + round(plus.paired * (len(phases) - first))  # a joint phase is an epoch
+
+        def with_views(place: int, phase: Phase) -> Phase:
+            images = phase.images_per_bag if place < alone else 1
+            return replace(phase, views=plus.views, passes=plus.views, regions=False, images_per_bag=images)
+
+        return tuple(with_views(place, phase) if place >= first else phase for place, phase in enumerate(phases))
+
     def step(self, batch: BagBatch, phase: Phase) -> Step:
-        """SOMNet's losses; with the early-learning term of single images while the CNN is initialised."""
-        if phase.name != INIT_CNN:
+        """Bags of drawn views, and the memory along with them; what the memory weighs is SOMNet's."""
+        if phase.name == INIT_MEMORY or (phase.name == JOINT and self.plus.weigh):
             return super().step(batch, phase)
-        share = initial_weights(batch.mask)[..., 0]  # (B, G)
-        features = self.network.image_features(batch.images).view(*share.shape, -1)  # (B, G, F)
-        logits, used = self.network.classifier(bag_feature(share, features)), share > 0
-        p = self.network.classifier(features[used]).softmax(dim=1)  # (i, C)
-        taken = Step({"cls": classification_loss(logits, batch.label)})
+        share = initial_weights(batch.mask)[..., 0]  # (B, G) s_i
+        features = self.network.image_features(batch.images).view(*share.shape, phase.views, -1)  # (B, G, V, F)
+        x, used = bag_feature(share, features.mean(dim=2)), share > 0  # (B, F)
+        of_memory = self.memory_step(x.detach(), batch.label) if phase.name == JOINT else Step({})
+        losses = {"cls": classification_loss(self.network.classifier(x), batch.label)} | of_memory.losses
+        p = self.network.classifier(features[used]).softmax(dim=2).mean(dim=1)  # (i, C)
+        taken = replace(of_memory, losses=losses)
         return self._with_early_term(taken, batch.rows[used], p, share[used], len(batch.label))
 
     def joint_step(self, batch: BagBatch, rois: Tensor, kept: Tensor, weight: Tensor) -> Step:
@@ -93,11 +115,6 @@ class SomNetPlus(SomNet):
         scores = of_label(_normalised(target), self.labels.to(rows.device)[rows])
         observed = replace(taken.observed, rows=rows, scores=scores)
         return Step(losses, observed, {**taken.pending, "rows": rows, "target": target})
-
-    def weighed_rois(self, batch: BagBatch, keep: float | None) -> tuple[Tensor, Tensor, Tensor]:
-        """As SOMNet has them; unless the memory is to weigh, all regions make the bag."""
-        rois, kept, weight = super().weighed_rois(batch, keep)
-        return rois, kept if self.plus.weigh else normalise(batch.mask.flatten(1).float()), weight
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """The targets move along; Eq. 5 and 7."""

@@ -36,14 +36,15 @@ class JoinedNetwork(Network):
 
     def part(self, number: int, inputs: Tensor) -> Tensor:
         """Logits (I, C) of one of the networks alone."""
-        tail, classifier = self._modules_of(number)
+        tail, classifier = self.modules_of(number)
         return classifier(self.maps_by(tail, inputs).mean(dim=(2, 3)))  # type: ignore[no-any-return]
 
     def parameters_of(self, number: int) -> list[nn.Parameter]:
         """What one of the networks learns."""
-        return [parameter for module in self._modules_of(number) for parameter in module.parameters()]
+        return [parameter for module in self.modules_of(number) for parameter in module.parameters()]
 
-    def _modules_of(self, number: int) -> tuple[nn.Module, nn.Module]:
+    def modules_of(self, number: int) -> tuple[nn.Module, nn.Module]:
+        """Tail and classifier of one of the networks."""
         classifiers = cast("_Classifiers", self.classifier)
         return self.tail.parts[number], classifiers.parts[number]
 

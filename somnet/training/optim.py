@@ -29,13 +29,18 @@ def enter_phase(optimizer: torch.optim.Optimizer, phase: Phase) -> None:
     """Only the groups that the phase names are trained."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            parameter.requires_grad_(group["name"] in phase.lr)
+            parameter.requires_grad_(_rate_name(group["name"]) in phase.lr)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None:
     """Put learning rates in force."""
     for group in optimizer.param_groups:
-        group["lr"] = rates.get(group["name"], 0.0)
+        group["lr"] = rates.get(_rate_name(group["name"]), 0.0)
+
+
+def _rate_name(group: str) -> str:
+    """`network.classifier` takes the rate of `network`."""
+    return group.partition(".")[0]
 
 
 def gradient_norm(optimizer: torch.optim.Optimizer) -> float:

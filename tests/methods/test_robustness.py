@@ -50,6 +50,7 @@ SETTINGS = {
     "train.epochs": 12,
     "train.batch_size": 16,
     "train.lr": 0.012,
+    "train.classifier_decay": 1e-4,  # nothing but the method keeps wrong labels off
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from somnet.core.schedule import INIT_CNN, JOINT
 from somnet.core.types import BagBatch
@@ -106,18 +107,33 @@ def test_the_term_reaches_the_network_and_not_the_memory(toy: "MakeToy") -> None
     assert method.network.classifier.weight.grad is not None
 
 
-def test_all_regions_make_the_bag_unless_the_memory_weighs(toy: "MakeToy") -> None:
-    even, weighed = (plus(toy("somnet+", **{"somnet_plus.weigh": weigh})) for weigh in (False, True))
-    weighed.load_state_dict(even.state_dict())
-    phase = even.plan()[-1]
-    batch = toy("somnet+").batch_of(phase)
+def test_joint_epochs_see_pairs_first_and_then_single_images(toy: "MakeToy") -> None:
+    made = toy("somnet+", **{"train.epochs": 12, "somnet.init_share": 0.25, "somnet_plus.views": 3})
+    joint = [phase for phase in plus(made).plan() if phase.name == JOINT]
+    assert [phase.images_per_bag for phase in joint] == [2] * 3 + [1] * 6
+    assert {(phase.views, phase.passes, phase.regions) for phase in joint} == {(3, 3, False)}
+    weighed = [phase for phase in plus(toy("somnet+", **{"somnet_plus.weigh": True})).plan() if phase.name == JOINT]
+    assert all(phase.regions for phase in weighed)
+
+
+def test_a_bag_is_the_mean_of_the_drawn_views_of_its_images(toy: "MakeToy") -> None:
+    made = toy("somnet+", **{"somnet_plus.strength": 2.0, "somnet_plus.paired": 1.0})
+    method, network = plus(made), made.method.network
+    phase = next(phase for phase in method.plan() if phase.name == JOINT)
+    batch = made.batch_of(phase)
+    assert len(batch.images) == batch.rows.numel() * phase.views
+    step = method.step(batch, phase)
+    present = batch.mask[..., 0]  # (B, G)
     with torch.no_grad():
-        mine, theirs = even.weighed_rois(batch, 0.5), weighed.weighed_rois(batch, 0.5)
-        expected = weighed.kept_weights(weighed.weigh(theirs[0], batch)["weight"], batch, 0.5)
-    counts = batch.mask.flatten(1).sum(dim=1, keepdim=True)
-    assert torch.allclose(mine[1], batch.mask.flatten(1) / counts)
-    assert torch.equal(theirs[1], expected)
-    assert torch.equal(mine[2], theirs[2])  # the curves show the memory's
+        features = network.image_features(batch.images).view(*present.shape, phase.views, -1)  # (B, G, V, F)
+        p = network.classifier(features).softmax(dim=-1).mean(dim=2)  # (B, G, C)
+    x = torch.stack([own[there].mean(dim=(0, 1)) for own, there in zip(features, present, strict=True)])  # (B, F)
+    early = (1 - 0.3 * (p * p).sum(dim=2)).log()  # (B, G), as the moving average starts at 0
+    early = torch.stack([own[there].mean() for own, there in zip(early, present, strict=True)]).mean()
+    assert torch.allclose(step.losses["cls"], cross_entropy(network.classifier(x), batch.label), atol=1e-5)
+    assert torch.allclose(step.losses["early"], 2.0 * early, atol=1e-4)
+    memory = method.memory_step(x, batch.label)
+    assert torch.equal(step.pending["slot"], memory.pending["slot"])
 
 
 def test_targets_move_only_with_a_step_that_is_taken(toy: "MakeToy") -> None:

@@ -51,11 +51,32 @@ def test_a_group_that_is_not_named_stands_still(toy: "MakeToy") -> None:
         assert all(p.requires_grad is (group["name"] == "keys") for p in group["params"])
 
 
+@pytest.mark.parametrize("name", ["plain", "divide-mix"])
+def test_a_classifier_shares_the_rate_and_has_a_decay_of_its_own(toy: "MakeToy", name: str) -> None:
+    made = toy(name, **{"train.classifier_decay": 0.25, "train.weight_decay": 0.0})
+    optimizer, phase = make_optimizer(made.method, made.config.train), made.method.plan()[0]
+    enter_phase(optimizer, phase)
+    set_rates(optimizer, dict.fromkeys(phase.lr, 0.5))
+    sizes = {group["name"]: [p.dim() for p in group["params"]] for group in optimizer.param_groups}
+    classifiers = [group for group in optimizer.param_groups if group["name"].endswith(".classifier")]
+    assert len(classifiers) == len(phase.lr)
+    for group in classifiers:
+        assert (group["lr"], group["weight_decay"]) == (0.5, 0.25)
+        assert sizes[group["name"]] == [2, 1]  # weight and bias
+        before = [p.detach().clone() for p in group["params"]]
+        for p in group["params"]:
+            p.grad = torch.zeros_like(p)
+        optimizer.step()
+        for p, old in zip(group["params"], before, strict=True):
+            torch.testing.assert_close(p.detach(), old * (1 - 0.5 * 0.25))
+
+
 def test_the_memory_is_trained_by_plain_sgd(toy: "MakeToy") -> None:
     made = toy("somnet")
     groups = {group["name"]: group for group in make_optimizer(made.method, made.config.train).param_groups}
-    network = groups.pop("network")
+    network, classifier = groups.pop("network"), groups.pop("network.classifier")
     assert (network["momentum"], network["weight_decay"]) == (0.9, 1e-4)
+    assert (classifier["momentum"], classifier["weight_decay"]) == (0.9, made.config.train.classifier_decay)
     assert "keys" in groups
     for group in groups.values():
         assert (group["momentum"], group["weight_decay"]) == (0.0, 0.0)
@@ -81,7 +102,7 @@ def test_momentum_goes_round(toy: "MakeToy") -> None:
     step(first, optimizers[0])
     second.method.load_state_dict(first.method.state_dict())
     saved = {name: value.clone() for name, value in momentum_tensors(optimizers[0]).items()}
-    assert len(saved) == len(optimizers[0].param_groups[0]["params"])
+    assert len(saved) == sum(len(group["params"]) for group in optimizers[0].param_groups)
     restore_momentum(optimizers[1], saved)
     for made, optimizer in zip((first, second), optimizers, strict=True):
         step(made, optimizer)
