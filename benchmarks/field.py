@@ -26,9 +26,10 @@ METHODS = ",".join(
         "whole images=plain:views.mirror=false,views.crops=0,views.proposals=0",
         "elr on first box=elr:views.mirror=false,views.crops=0,views.proposals=1",
         "elr on random boxes=elr:views.mirror=false,views.crops=3,views.proposals=0",
-        "elr with as many passes=elr:train.epochs=39",
+        "elr with as many passes as somnet=elr:train.epochs=39",
         f"somnet without memory=somnet:{EVEN}",
-        "somnet+ weighed by memory=somnet+:somnet_plus.weigh=true",
+        *(f"{name} with more decay={name}:train.classifier_decay=0.3" for name in ("plain", "elr", "sl")),
+        *(f"{name} with less decay={name}:train.classifier_decay=1e-4" for name in ("plain", "elr")),
     ]
 )
 

@@ -34,6 +34,16 @@ def moving_target(target: Tensor, p: Tensor, beta: float) -> Tensor:
     return beta * target + (1 - beta) * p / p.sum(dim=1, keepdim=True)
 
 
+def early_learning_losses(
+    logits: Tensor, label: Tensor, target: Tensor, *, strength: float, beta: float
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Cross entropy and the regulariser for logits (I, C), and where the targets (I, C) move."""
+    p = logits.softmax(dim=1)  # (I, C)
+    moved = moving_target(target, p, beta)
+    early = strength * early_learning(p, moved).mean()
+    return {"cls": classification_loss(logits, label), "early": early}, moved
+
+
 class EarlyLearning(Plain):
     """Cross entropy, and a pull towards the moving average of an image's own predictions.
 
@@ -48,13 +58,11 @@ class EarlyLearning(Plain):
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy and the regulariser."""
-        logits, rows = self.predict(batch.images), batch.rows[:, 0]
-        p = logits.softmax(dim=1)  # (I, C)
-        target = moving_target(self.targets.get(rows), p, self.settings.beta)
-        losses = {
-            "cls": classification_loss(logits, batch.label),
-            "early": self.settings.strength * early_learning(p, target).mean(),
-        }
+        rows, settings = batch.rows[:, 0], self.settings
+        known, logits = self.targets.get(rows), self.predict(batch.images)
+        losses, target = early_learning_losses(
+            logits, batch.label, known, strength=settings.strength, beta=settings.beta
+        )
         return Step(losses, pending={"rows": rows, "target": target})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:

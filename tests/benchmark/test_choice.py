@@ -83,8 +83,8 @@ def test_a_control_is_a_method_with_settings_of_its_own() -> None:
         Entry("sl", "sl"),
         Entry("twin", "plain"),
     )
-    [entry] = choose_entries("whole=somnet+:somnet_plus.weigh=true")[0]
-    assert entry == Entry("whole", "somnet+", {"somnet_plus.weigh": True})
+    [entry] = choose_entries("whole=somnet+:somnet.weighting.rois=false")[0]
+    assert entry == Entry("whole", "somnet+", {"somnet.weighting.rois": False})
 
 
 def test_controls_of_another_time_are_known(tmp_path: Path) -> None:
