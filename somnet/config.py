@@ -54,7 +54,7 @@ class TrainConfig(Section):
     lr: Rate = 0.01  # where the learning rate starts
     momentum: Momentum = 0.9  # of SGD
     weight_decay: Strength = 1e-4  # of SGD, but for the classifier
-    classifier_decay: Strength = 0.1  # its weight decay: with 1e-4 it memorises wrong labels
+    classifier_decay: Strength | None = None  # its own weight decay; unset: chosen by how well labels can be predicted
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 
@@ -105,7 +105,7 @@ class Config(Section):
 
     def to_toml(self) -> str:
         """The whole config as TOML."""
-        return tomli_w.dumps(self.model_dump())
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Config":
         """A copy in which dotted names have new values: `{"somnet.memory.radius": 0}`."""

@@ -53,7 +53,7 @@ def _settings(kind: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
         if isinstance(value, BaseModel):
             yield from _settings(type(value), f"{prefix}{name}.")
         else:
-            default = tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
+            default = "unset" if value is None else tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
             yield Setting(prefix + name, default, comments.get(name, ""))
 
 

@@ -146,9 +146,9 @@ def _deal(
     return members[places], real
 
 
-def each_image_once(labels: NDArray[np.int64], some: range | None = None) -> BagList:
+def each_image_once(labels: NDArray[np.int64], some: range | NDArray[np.int64] | None = None) -> BagList:
     """Every image, or only some, as a bag of its own, in order."""
-    rows = np.arange(len(labels)) if some is None else np.array(some, np.int64)
+    rows = np.arange(len(labels)) if some is None else np.asarray(some, np.int64)
     return BagList(rows[:, None], labels[rows], np.ones((len(rows), 1), bool))
 
 

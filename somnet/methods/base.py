@@ -22,6 +22,9 @@ BagPass = Callable[[int], Iterator[BagBatch]]
 A method with `full_size` gets the image and its first proposals, each at full size: images (I * P, ...) for P boxes.
 """
 
+CLASSIFIER = ".classifier"  # ends the name of a classifier's parameter group
+UNCHOSEN = -1.0  # of a weight decay
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -73,12 +76,15 @@ class Method(nn.Module, ABC):
     uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
 
+    classifier_decay: Tensor  # () weight decay of the classifier, once it is chosen
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__()
         self.config = config
         self.network = network
         self.labels = labels  # (n,) given labels of the training images
         self.classes = classes
+        self.register_buffer("classifier_decay", torch.tensor(_given_decay(config)))
 
     @abstractmethod
     def plan(self) -> tuple[Phase, ...]:
@@ -117,11 +123,10 @@ class Method(nn.Module, ABC):
         return self.network_groups("network", self.network.tail, self.network.classifier)
 
     def network_groups(self, name: str, tail: nn.Module, classifier: nn.Module) -> list[dict[str, Any]]:
-        """The groups of a network: its classifier, first to memorise wrong labels, has a weight decay of its own."""
-        decay = self.config.train.classifier_decay
+        """The groups of a network: its classifier, first to memorise wrong labels, gets a weight decay of its own."""
         return [
             {"name": name, "params": [*tail.parameters()]},
-            {"name": f"{name}.classifier", "params": [*classifier.parameters()], "weight_decay": decay},
+            {"name": f"{name}{CLASSIFIER}", "params": [*classifier.parameters()]},
         ]
 
     def inspect(self, batch: BagBatch) -> Inspection:
@@ -151,6 +156,13 @@ def find_method(name: str) -> type[Method]:
     if not isinstance(kind, type) or not issubclass(kind, Method):
         raise ConfigError(f"{module} has no method '{attribute}': name a subclass of somnet.methods.base.Method")
     return kind
+
+
+def _given_decay(config: Config) -> float:
+    """The classifier's weight decay, if it need not be chosen: a network without weights has no features to go by."""
+    if config.train.classifier_decay is not None:
+        return config.train.classifier_decay
+    return UNCHOSEN if config.model.pretrained else config.train.weight_decay
 
 
 def of_label(rows: Tensor, label: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch.nn.utils import get_total_norm
 
 from somnet.config import TrainConfig
 from somnet.core.types import Phase
-from somnet.methods.base import Method
+from somnet.methods.base import CLASSIFIER, Method
 
 
 def make_optimizer(method: Method, config: TrainConfig) -> torch.optim.SGD:
@@ -36,6 +36,13 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None
     """Put learning rates in force."""
     for group in optimizer.param_groups:
         group["lr"] = rates.get(_rate_name(group["name"]), 0.0)
+
+
+def set_classifier_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Put a weight decay in force for classifiers alone."""
+    for group in optimizer.param_groups:
+        if group["name"].endswith(CLASSIFIER):
+            group["weight_decay"] = decay
 
 
 def _rate_name(group: str) -> str:

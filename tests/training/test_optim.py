@@ -14,6 +14,7 @@ from somnet.training.optim import (
     make_optimizer,
     momentum_tensors,
     restore_momentum,
+    set_classifier_decay,
     set_rates,
 )
 
@@ -53,10 +54,11 @@ def test_a_group_that_is_not_named_stands_still(toy: "MakeToy") -> None:
 
 @pytest.mark.parametrize("name", ["plain", "divide-mix"])
 def test_a_classifier_shares_the_rate_and_has_a_decay_of_its_own(toy: "MakeToy", name: str) -> None:
-    made = toy(name, **{"train.classifier_decay": 0.25, "train.weight_decay": 0.0})
+    made = toy(name, **{"train.weight_decay": 0.0})
     optimizer, phase = make_optimizer(made.method, made.config.train), made.method.plan()[0]
     enter_phase(optimizer, phase)
     set_rates(optimizer, dict.fromkeys(phase.lr, 0.5))
+    set_classifier_decay(optimizer, 0.25)
     sizes = {group["name"]: [p.dim() for p in group["params"]] for group in optimizer.param_groups}
     classifiers = [group for group in optimizer.param_groups if group["name"].endswith(".classifier")]
     assert len(classifiers) == len(phase.lr)
@@ -76,7 +78,7 @@ def test_the_memory_is_trained_by_plain_sgd(toy: "MakeToy") -> None:
     groups = {group["name"]: group for group in make_optimizer(made.method, made.config.train).param_groups}
     network, classifier = groups.pop("network"), groups.pop("network.classifier")
     assert (network["momentum"], network["weight_decay"]) == (0.9, 1e-4)
-    assert (classifier["momentum"], classifier["weight_decay"]) == (0.9, made.config.train.classifier_decay)
+    assert (classifier["momentum"], classifier["weight_decay"]) == (0.9, 1e-4)  # until its own is chosen
     assert "keys" in groups
     for group in groups.values():
         assert (group["momentum"], group["weight_decay"]) == (0.0, 0.0)

@@ -91,17 +91,27 @@ def test_a_killed_epoch_logs_the_same(
         assert rows_of(out) == rows_of(tmp_path / "whole"), f"stopped after step {stop}"
 
 
-def test_each_phase_logs_what_it_can(toy: "MakeToy", tmp_path: Path) -> None:
-    toy("somnet+", **{"train.epochs": 10}).trainer(tmp_path).run()
-    seen = {"init-cnn": set[str](), "init-memory": set[str](), "joint": set[str]()}
+SCORES = {"scores/stability"}
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("somnet", {"init-cnn": set[str](), "init-memory": MEMORY, "joint": MEMORY | SCORES}),
+        ("somnet+", {"init-cnn": SCORES, "init-memory": MEMORY}),
+    ],
+)
+def test_each_phase_logs_what_it_can(
+    method: str, expected: dict[str, set[str]], toy: "MakeToy", tmp_path: Path
+) -> None:
+    toy(method, **{"train.epochs": 10}).trainer(tmp_path).run()
+    seen = {name: set[str]() for name in expected}
     for row in rows_of(tmp_path):
         seen[str(row["phase"])] |= {name for name in row if name.startswith(("memory/", "scores/"))}
         assert all(math.isfinite(value) for name, value in row.items() if name != "phase")
         assert -1 <= row.get("scores/stability", 0) <= 1
         assert 0 <= row.get("memory/occupancy", 0) <= 1
-    assert seen["init-cnn"] == {"scores/stability"}
-    assert seen["init-memory"] == MEMORY
-    assert seen["joint"] == MEMORY | {"scores/stability"}
+    assert seen == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""How strongly the classifier is held back, chosen from the noisy labels themselves; the same for every method.
+
+A classifier on a pretrained network is what memorises wrong labels first: with 1,280 features it can take any labels of
+1,000 images as they are. The right weight decay depends on how much noise there is, which nobody knows. But logistic
+regression on the network's features before training is the same question, answered in seconds: it minimises
+
+    sum of losses + |w|^2 / (2 C) = n (mean loss + decay / 2 |w|^2)  with  decay = 1 / (C n),
+
+for features of variance 1; times their variance, it holds for features as they are. C is the one whose predictions of
+labels held out, wrong ones among them, have the lowest log loss. The more labels are wrong, the smaller it is.
+"""
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somnet.methods.logistic import TINY, deal_folds, fit
+
+log = logging.getLogger("somnet")
+
+STRENGTHS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of scikit-learn's C, to choose from
+FOLDS, HELD_OUT = 5, (0, 1)  # two folds of five tell enough
+LARGEST = 0.3  # where labels cannot be predicted from whole images, parts of them may still tell
+MOST_CLASSES, MOST_IMAGES = 50, 5_000  # that are looked at, so that it takes seconds whatever the data
+
+
+def sample_rows(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """The images (m,) that are looked at, in order: some of the classes, and some of their images."""
+    rng = np.random.default_rng((seed, *b"decay"))
+    classes = rng.permutation(np.unique(labels))[:MOST_CLASSES]
+    rows = np.flatnonzero(np.isin(labels, classes))
+    return np.sort(rng.permutation(rows)[:MOST_IMAGES])
+
+
+def choose_decay(features: NDArray[np.float16], labels: NDArray[np.int64], images: int, seed: int) -> float:
+    """The weight decay for a training on so many images, from features (m, F) of some and their labels (m,)."""
+    present, numbers = np.unique(labels, return_inverse=True)
+    fold = deal_folds(numbers, FOLDS, seed)
+    lowest, best = np.inf, STRENGTHS[0]
+    for strength in STRENGTHS:
+        loss = np.mean([_held_out_loss(features, numbers, len(present), fold == held, strength) for held in HELD_OUT])
+        if loss >= lowest:  # it only rises from here
+            break
+        lowest, best = float(loss), strength
+    variance = float(features.astype(np.float32).var(axis=0).mean())
+    decay = min(variance / (best * images), LARGEST)
+    log.info("weight decay of the classifier: %.3g, as C = %g predicts labels held out best", decay, best)
+    return decay
+
+
+def _held_out_loss(
+    features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, held: NDArray[np.bool_], strength: float
+) -> float:
+    model = fit(features[~held], labels[~held], classes, strength)
+    found = model.probabilities(features[held])[np.arange(held.sum()), labels[held]]
+    return float(-np.log(found + TINY).mean()) if held.any() and not held.all() else 0.0
