@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from somnet.errors import ConfigError
 from somnet.methods.registry import TRUSTED, is_trusted, section_named, sections_of, trust
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Share, Strength
 
 SEEDS = 2**32  # seeds are below it
+UNSET = "unset"  # typed for a value that is to be chosen
 Settings = TypeVar("Settings", bound=MethodSettings)
+
+
+Chosen = Annotated[Strength | None, BeforeValidator(lambda value: None if value == UNSET else value)]
 
 
 class ModelConfig(Section):
@@ -54,7 +58,7 @@ class TrainConfig(Section):
     lr: Rate = 0.01  # where the learning rate starts
     momentum: Momentum = 0.9  # of SGD
     weight_decay: Strength = 1e-4  # of SGD, but for the classifier
-    classifier_decay: Strength | None = None  # its own weight decay; unset: chosen by how well labels can be predicted
+    classifier_decay: Chosen = None  # its own weight decay; unset: chosen by how well labels can be predicted
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 

@@ -195,3 +195,12 @@ def test_the_hash_is_that_of_the_meaning() -> None:
 def test_mistakes_in_the_sections_of_methods_hide_no_others() -> None:
     with pytest.raises(ConfigError, match=r"elr\.beta: .*train\.lr: "):
         validated({"train": {"lr": -1}, "elr": {"beta": 2}})
+
+
+def test_what_is_chosen_by_the_data_can_be_given_and_taken_back() -> None:
+    config = load_config(flags={"train.classifier_decay": 0.2})
+    assert config.train.classifier_decay == 0.2
+    assert config.with_settings({"train.classifier_decay": "unset"}).train.classifier_decay is None
+    assert "classifier_decay" not in Config().to_toml()
+    with pytest.raises(ConfigError, match=r"train\.classifier_decay"):
+        load_config(flags={"train.classifier_decay": "much"})

@@ -8,7 +8,7 @@ from functools import cache
 import tomli_w
 from pydantic import BaseModel
 
-from somnet.config import Config
+from somnet.config import UNSET, Config
 from somnet.methods.registry import METHODS, file_of, sections_of
 from somnet.methods.settings import MethodSettings
 
@@ -53,7 +53,7 @@ def _settings(kind: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
         if isinstance(value, BaseModel):
             yield from _settings(type(value), f"{prefix}{name}.")
         else:
-            default = "unset" if value is None else tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
+            default = UNSET if value is None else tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
             yield Setting(prefix + name, default, comments.get(name, ""))
 
 

@@ -122,12 +122,15 @@ class Method(nn.Module, ABC):
         """Named parameter groups; a phase sets the learning rate of each by its name, up to the first dot."""
         return self.network_groups("network", self.network.tail, self.network.classifier)
 
+    def first_features(self, inputs: Tensor) -> Tensor:
+        """Features (I, F) of whole images that a classifier sees, by which its weight decay is chosen."""
+        return self.network.image_features(inputs)
+
     def network_groups(self, name: str, tail: nn.Module, classifier: nn.Module) -> list[dict[str, Any]]:
-        """The groups of a network: its classifier, first to memorise wrong labels, gets a weight decay of its own."""
-        return [
-            {"name": name, "params": [*tail.parameters()]},
-            {"name": f"{name}{CLASSIFIER}", "params": [*classifier.parameters()]},
-        ]
+        """The groups of a network: a classifier's weights, first to memorise wrong labels, get a decay of their own."""
+        weight = [parameter for parameter in classifier.parameters() if parameter.dim() > 1]
+        others = [*tail.parameters(), *(parameter for parameter in classifier.parameters() if parameter.dim() == 1)]
+        return [{"name": name, "params": others}, {"name": f"{name}{CLASSIFIER}", "params": weight}]
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """What the method thinks of single images (G = 1). By default: the classifier's probability of the label."""

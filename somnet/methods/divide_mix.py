@@ -170,6 +170,10 @@ class DivideMix(Method):
         counts = (self.clean > self.settings.threshold).sum(dim=0).flip(0).tolist()
         return {f"labelled/{name}": float(count) for name, count in zip(NETWORKS, counts, strict=True)}
 
+    def first_features(self, inputs: Tensor) -> Tensor:
+        """Of the first network: at the start both have the same."""
+        return self.network.maps_by(self.network.modules_of(0)[0], inputs).mean(dim=(2, 3))
+
     def param_groups(self) -> list[dict[str, Any]]:
         """The parameter groups of each network."""
         modules = ((name, *self.network.modules_of(number)) for number, name in enumerate(NETWORKS))

@@ -135,6 +135,7 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
     network, plan = method.network, method.plan()
     trained = (p for group in method.param_groups() for p in group["params"])
     holds_features = any(phase.epochs and not phase.needs_images for phase in plan)
+    regions = 1 + config.views.proposals if method.full_size else 1  # of an image, whose features are held
     return Work(
         train=train,
         test=test,
@@ -144,7 +145,7 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
         max_boxes=config.proposals.max_boxes,
         views=trunk_passes(config, plan),
         map_bytes=2 * math.prod(network.input_shape) if network.frozen_trunk else 0,
-        feature_bytes=4 * network.width if holds_features else 0,
+        feature_bytes=4 * network.width * regions if holds_features else 0,
         trained_bytes=sum(p.numel() * p.element_size() for p in trained),
         state_bytes=sum(t.numel() * t.element_size() for t in method.state_dict().values()),
     )

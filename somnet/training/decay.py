@@ -6,7 +6,8 @@ regression on the network's features before training is the same question, answe
 
     sum of losses + |w|^2 / (2 C) = n (mean loss + decay / 2 |w|^2)  with  decay = 1 / (C n),
 
-for features of variance 1; times their variance, it holds for features as they are. C is the one whose predictions of
+for features of variance 1; times their mean variance, that is near enough for features as they are. Of two classes
+scikit-learn has one vector where a network has two, so the decay is twice that. C is the one whose predictions of
 labels held out, wrong ones among them, have the lowest log loss. The more labels are wrong, the smaller it is.
 """
 
@@ -25,11 +26,16 @@ LARGEST = 0.3  # where labels cannot be predicted from whole images, parts of th
 MOST_CLASSES, MOST_IMAGES = 50, 5_000  # that are looked at, so that it takes seconds whatever the data
 
 
-def sample_rows(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """The images (m,) that are looked at, in order: some of the classes, and some of their images."""
+def sample_rows(labels: NDArray[np.int64], seed: int, groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The images (m,) that are looked at, in order: some of the classes, some of their images, one of each picture.
+
+    `groups` (n,) are of duplicates, -1 for none: a copy would tell the label of one that is held out.
+    """
     rng = np.random.default_rng((seed, *b"decay"))
     classes = rng.permutation(np.unique(labels))[:MOST_CLASSES]
-    rows = np.flatnonzero(np.isin(labels, classes))
+    pictures = np.arange(len(labels)) if groups is None else np.where(groups < 0, np.arange(len(labels)), -1 - groups)
+    rows = np.unique(pictures, return_index=True)[1]
+    rows = rows[np.isin(labels[rows], classes)]
     return np.sort(rng.permutation(rows)[:MOST_IMAGES])
 
 
@@ -44,7 +50,7 @@ def choose_decay(features: NDArray[np.float16], labels: NDArray[np.int64], image
             break
         lowest, best = float(loss), strength
     variance = float(features.astype(np.float32).var(axis=0).mean())
-    decay = min(variance / (best * images), LARGEST)
+    decay = min((2 if len(present) == 2 else 1) * variance / (best * images), LARGEST)
     log.info("weight decay of the classifier: %.3g, as C = %g predicts labels held out best", decay, best)
     return decay
 

@@ -27,13 +27,13 @@ from somnet.data.bags import (
     load,
 )
 from somnet.errors import RunError, SomnetError, TrainingStopped
-from somnet.methods.base import CLASSIFIER, UNCHOSEN, Method
+from somnet.methods.base import UNCHOSEN, Method
 from somnet.system.compute import Compute
 from somnet.system.folders import LAST
 from somnet.system.progress import track
 from somnet.system.signals import StopFlag, deferred_signals, stopping_signals, told_by_others
 from somnet.training.decay import choose_decay, sample_rows
-from somnet.training.optim import enter_phase, learning_rates, set_classifier_decay, set_rates
+from somnet.training.optim import enter_phase, learning_rates, rate_name, set_classifier_decay, set_rates
 from somnet.training.state import Position, TrainingState
 from somnet.training.step import Stepper
 from somnet.training.watch import Watch
@@ -138,22 +138,24 @@ class Trainer:
         self.ranks.follow_first(self.method.state_dict().values())
         if resumed is not None and self.at.inside_phase:  # what prepare() reset had moved on
             self.state.restore(resumed)
-        set_classifier_decay(self.stepper.optimizer, float(self.method.classifier_decay))
+        if self.method.classifier_decay != UNCHOSEN:
+            set_classifier_decay(self.stepper.optimizer, float(self.method.classifier_decay))
         self.phase_inputs = self._inputs_of(phase)
 
     def _choose_decay(self, phase: Phase) -> None:
         """Before the first phase that trains a classifier, unless the config tells its weight decay."""
-        groups = self.stepper.optimizer.param_groups
-        trained = any(g["name"].endswith(CLASSIFIER) and g["name"].removesuffix(CLASSIFIER) in phase.lr for g in groups)
+        names = {group["name"] for group in self.stepper.optimizer.param_groups}
+        trained = any(name != rate_name(name) and rate_name(name) in phase.lr for name in names)
         if not trained or self.method.classifier_decay != UNCHOSEN:
             return
         labels = self.images.labels
-        rows = sample_rows(labels, self.config.seed)
+        rows = sample_rows(labels, self.config.seed, self.images.groups)
         batches = BagBatches(each_image_once(labels, rows), self._batch_bags(1), self.images.inputs, None, seed=None)
         seen = load(batches, self.compute.loaders_of(cached=self.method.network.frozen_trunk))
-        network, device = self.method.network, self.compute.device
-        features = torch.cat([network.image_features(batch.to(device).images).half().cpu() for batch in seen])
-        self.method.classifier_decay.fill_(choose_decay(features.numpy(), labels[rows], len(labels), self.config.seed))
+        device = self.compute.device
+        features = torch.cat([self.method.first_features(batch.to(device).images).half().cpu() for batch in seen])
+        chosen = choose_decay(features.numpy(), labels[rows], len(labels), self.config.seed)
+        self.method.classifier_decay.fill_(max(chosen, self.config.train.weight_decay))
 
     @stopping_signals()
     def _leave(self, phase: Phase) -> None:

@@ -29,13 +29,13 @@ def enter_phase(optimizer: torch.optim.Optimizer, phase: Phase) -> None:
     """Only the groups that the phase names are trained."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            parameter.requires_grad_(_rate_name(group["name"]) in phase.lr)
+            parameter.requires_grad_(rate_name(group["name"]) in phase.lr)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, rates: dict[str, float]) -> None:
     """Put learning rates in force."""
     for group in optimizer.param_groups:
-        group["lr"] = rates.get(_rate_name(group["name"]), 0.0)
+        group["lr"] = rates.get(rate_name(group["name"]), 0.0)
 
 
 def set_classifier_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
@@ -45,9 +45,9 @@ def set_classifier_decay(optimizer: torch.optim.Optimizer, decay: float) -> None
             group["weight_decay"] = decay
 
 
-def _rate_name(group: str) -> str:
-    """`network.classifier` takes the rate of `network`."""
-    return group.partition(".")[0]
+def rate_name(group: str) -> str:
+    """The name by which a phase gives the rate of a group: `network` for `network.classifier`."""
+    return group.removesuffix(CLASSIFIER)
 
 
 def gradient_norm(optimizer: torch.optim.Optimizer) -> float:

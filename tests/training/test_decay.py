@@ -38,8 +38,9 @@ def test_it_is_that_of_the_strength_by_hand(monkeypatch: pytest.MonkeyPatch) -> 
     losses = dict(zip(STRENGTHS, (3.0, 2.0, 1.0, 2.0), strict=False))
     monkeypatch.setattr(decay, "_held_out_loss", lambda *given: losses[given[-1]])
     features = np.array([[-2.0], [2.0]] * 10, np.float16)
-    assert choose_decay(features, np.arange(20) % 2, images=20_000, seed=0) == pytest.approx(4 / (1e-3 * 20_000))
-    assert choose_decay(features, np.arange(20) % 2, images=100, seed=0) == LARGEST
+    assert choose_decay(features, np.arange(20) % 4, images=20_000, seed=0) == pytest.approx(4 / (1e-3 * 20_000))
+    assert choose_decay(features, np.arange(20) % 2, images=80_000, seed=0) == pytest.approx(2 * 4 / (1e-3 * 80_000))
+    assert choose_decay(features, np.arange(20) % 4, images=100, seed=0) == LARGEST
 
 
 def test_many_images_and_classes_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +52,12 @@ def test_many_images_and_classes_are_sampled(monkeypatch: pytest.MonkeyPatch) ->
     assert len(set(labels[rows].tolist())) <= 4
     assert rows.tolist() == sorted(rows.tolist()) == sample_rows(labels, seed=3).tolist()
     assert rows.tolist() != sample_rows(labels, seed=4).tolist()
+
+
+def test_of_copies_one_is_looked_at() -> None:
+    groups = np.array([-1, 0, 0, 1, -1, 1, 1])
+    rows = sample_rows(np.zeros(7, int), 0, groups)
+    assert sorted(groups[rows].tolist()) == [-1, -1, 0, 1]
 
 
 @pytest.mark.parametrize("labels", [[0] * 8, [0, 1], [0, 0, 1]])

@@ -64,7 +64,7 @@ def test_a_classifier_shares_the_rate_and_has_a_decay_of_its_own(toy: "MakeToy",
     assert len(classifiers) == len(phase.lr)
     for group in classifiers:
         assert (group["lr"], group["weight_decay"]) == (0.5, 0.25)
-        assert sizes[group["name"]] == [2, 1]  # weight and bias
+        assert sizes[group["name"]] == [2]  # the weight; a bias is left alone
         before = [p.detach().clone() for p in group["params"]]
         for p in group["params"]:
             p.grad = torch.zeros_like(p)
