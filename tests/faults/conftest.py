@@ -104,7 +104,7 @@ def undisturbed(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPat
     data = photos.fill(base / "web", names=("ash", "oak"), train=6, test=2)
     (data / "train" / "oak" / "text.jpg").write_text("no picture")
     saving = ["--set", "train.save_minutes=1e-9"]  # after every step
-    words = ["train", data, *tiny.flags(), "--method", "somnet+", "--epochs", 5, *saving, "--workers", 0]
+    words = ["train", data, *tiny.flags(), "--method", "somnet", "--epochs", 5, *saving, "--workers", 0]
     training = Training(words, base, base / "notes")
     ended = training.go_on()
     assert ended.code == 0, ended.text

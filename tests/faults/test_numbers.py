@@ -165,7 +165,7 @@ def test_data_from_which_little_can_be_learnt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     said = make(photos, tmp_path / "web")
-    config = tiny.config("somnet+", **{"train.epochs": 6})
+    config = tiny.config("somnet", **{"train.epochs": 6})
     run = somnet.train(tmp_path / "web", config, out=tmp_path / "run", workers=0)
     assert re.search(said, caplog.text, re.DOTALL)
     table = run.scores()
