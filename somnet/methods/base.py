@@ -119,7 +119,7 @@ class Method(nn.Module, ABC):
         return {}
 
     def param_groups(self) -> list[dict[str, Any]]:
-        """Named parameter groups; a phase sets the learning rate of each by its name, up to the first dot."""
+        """Named parameter groups; a phase sets the learning rate of each by its name, less CLASSIFIER."""
         return self.network_groups("network", self.network.tail, self.network.classifier)
 
     def first_features(self, inputs: Tensor) -> Tensor:

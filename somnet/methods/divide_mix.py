@@ -172,7 +172,7 @@ class DivideMix(Method):
 
     def first_features(self, inputs: Tensor) -> Tensor:
         """Of the first network: at the start both have the same."""
-        return self.network.maps_by(self.network.modules_of(0)[0], inputs).mean(dim=(2, 3))
+        return self.network.features_of(0, inputs)
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The parameter groups of each network."""

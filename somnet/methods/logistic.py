@@ -52,6 +52,11 @@ def fit(features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, 
     return Linear(weight, bias)
 
 
+def log_loss(found: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Mean of -log of the labels' (n,) probabilities, among those of all classes (n, C)."""
+    return float(-np.log(found[np.arange(len(labels)), labels] + TINY).mean())
+
+
 def deal_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
     """The fold (n,) in which each image is held out; each class is dealt out evenly."""
     order = np.random.default_rng(seed).permutation(len(labels))
@@ -85,7 +90,7 @@ def best_out_of_fold(
     lowest, best = np.inf, (STRENGTHS[0], np.empty((0, classes)))
     for strength in STRENGTHS:
         found = out_of_fold(features, labels, classes, fold, strength)
-        loss = float(-np.log(found[np.arange(len(labels)), labels] + TINY).mean())
+        loss = log_loss(found, labels)
         if loss < lowest:
             lowest, best = loss, (strength, found)
     return best

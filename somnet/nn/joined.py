@@ -36,12 +36,11 @@ class JoinedNetwork(Network):
 
     def part(self, number: int, inputs: Tensor) -> Tensor:
         """Logits (I, C) of one of the networks alone."""
-        tail, classifier = self.modules_of(number)
-        return classifier(self.maps_by(tail, inputs).mean(dim=(2, 3)))  # type: ignore[no-any-return]
+        return self.modules_of(number)[1](self.features_of(number, inputs))  # type: ignore[no-any-return]
 
-    def parameters_of(self, number: int) -> list[nn.Parameter]:
-        """What one of the networks learns."""
-        return [parameter for module in self.modules_of(number) for parameter in module.parameters()]
+    def features_of(self, number: int, inputs: Tensor) -> Tensor:
+        """Features (I, F) of one of the networks alone."""
+        return self.maps_by(self.modules_of(number)[0], inputs).mean(dim=(2, 3))
 
     def modules_of(self, number: int) -> tuple[nn.Module, nn.Module]:
         """Tail and classifier of one of the networks."""

@@ -16,7 +16,7 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
-from somnet.methods.logistic import TINY, deal_folds, fit
+from somnet.methods.logistic import deal_folds, fit, log_loss
 
 log = logging.getLogger("somnet")
 
@@ -50,14 +50,14 @@ def choose_decay(features: NDArray[np.float16], labels: NDArray[np.int64], image
             break
         lowest, best = float(loss), strength
     variance = float(features.astype(np.float32).var(axis=0).mean())
-    decay = min((2 if len(present) == 2 else 1) * variance / (best * images), LARGEST)
-    log.info("weight decay of the classifier: %.3g, as C = %g predicts labels held out best", decay, best)
-    return decay
+    log.info("logistic regression predicts labels held out best at C = %g", best)
+    return min((2 if len(present) == 2 else 1) * variance / (best * images), LARGEST)
 
 
 def _held_out_loss(
     features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, held: NDArray[np.bool_], strength: float
 ) -> float:
+    if held.all() or not held.any():
+        return 0.0
     model = fit(features[~held], labels[~held], classes, strength)
-    found = model.probabilities(features[held])[np.arange(held.sum()), labels[held]]
-    return float(-np.log(found + TINY).mean()) if held.any() and not held.all() else 0.0
+    return log_loss(model.probabilities(features[held]), labels[held])

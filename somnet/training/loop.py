@@ -156,6 +156,7 @@ class Trainer:
         features = torch.cat([self.method.first_features(batch.to(device).images).half().cpu() for batch in seen])
         chosen = choose_decay(features.numpy(), labels[rows], len(labels), self.config.seed)
         self.method.classifier_decay.fill_(max(chosen, self.config.train.weight_decay))
+        log.info("weight decay of the classifier: %.3g", float(self.method.classifier_decay))
 
     @stopping_signals()
     def _leave(self, phase: Phase) -> None:

@@ -89,14 +89,15 @@ def test_the_networks_differ_from_the_start(toy: "MakeToy") -> None:
     method, images = divide_mix(toy("divide-mix")), toy("divide-mix").batches(1)[0].images
     with torch.no_grad():
         assert not torch.equal(method.network.part(0, images), method.network.part(1, images))
-    assert all(p.requires_grad for p in method.network.parameters_of(1))
+    assert all(p.requires_grad for module in method.network.modules_of(1) for p in module.parameters())
 
 
 def test_both_networks_are_tested_together(toy: "MakeToy") -> None:
     made = toy("divide-mix")
     method, images = divide_mix(made), made.batches(1)[0].images
     with torch.no_grad():
-        method.network.parameters_of(1)[-1].copy_(torch.tensor([0.0, 0.0, 50.0]))  # the second is sure of class 2
+        _, bias = method.network.modules_of(1)[1].parameters()
+        bias.copy_(torch.tensor([0.0, 0.0, 50.0]))  # the second is sure of class 2
         together, apart = method.eval().predict(images), [method.network.part(k, images) for k in (0, 1)]
     assert torch.allclose(together, apart[0] + apart[1], atol=1e-5)
     assert together.argmax(dim=1).tolist() == [2] * 10
@@ -114,7 +115,7 @@ def test_images_are_divided_by_their_losses(toy: "MakeToy") -> None:
     method = divide_mix(made)
     with torch.no_grad():
         for number, preferred in ((0, 0), (1, 1)):
-            *_, weight, bias = method.network.parameters_of(number)
+            weight, bias = method.network.modules_of(number)[1].parameters()
             weight.zero_()
             bias.copy_(5.0 * torch.eye(3)[preferred])  # finds its class right, the others wrong
         method.eval().prepare(method.plan()[-1], made.bag_pass, torch.Generator().manual_seed(0))
