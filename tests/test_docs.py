@@ -12,8 +12,9 @@ from pydantic import BaseModel
 import somnet
 from somnet.config import Config
 from tests.docs.checks import Check, checks_of, checks_of_examples, documents, is_call, kind_of, mistakes
-from tests.docs.commands import ROOT, VERBS, Wrong, command_lines, simple_commands, stand_ins
+from tests.docs.commands import command_lines, simple_commands
 from tests.docs.markdown import Document, Piece
+from tests.docs.programs import ROOT, VERBS, Wrong, stand_ins
 
 if TYPE_CHECKING:
     from tests.conftest import Tiny

@@ -19,14 +19,10 @@ from somnet.config import validated
 from somnet.data.noise import NoiseRecipe
 from somnet.errors import SomnetError
 from tests.docs.commands import (
-    ROOT,
-    VERBS,
-    Wrong,
     check_command,
     check_flags,
     check_line,
     check_paths,
-    check_python,
     check_setting,
     command_lines,
     is_command,
@@ -35,6 +31,7 @@ from tests.docs.commands import (
     simple_commands,
 )
 from tests.docs.markdown import Document, Piece
+from tests.docs.programs import ROOT, VERBS, Wrong, check_python
 
 OTHER_TOML = {"build-system", "project", "tool"}  # tables of pyproject.toml, all other TOML is a config of somnet
 ENDINGS = {
