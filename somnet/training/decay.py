@@ -16,12 +16,11 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
-from somnet.methods.logistic import deal_folds, fit, log_loss
+from somnet.methods.logistic import choose_strength, deal_folds
 
 log = logging.getLogger("somnet")
 
-STRENGTHS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of scikit-learn's C, to choose from
-FOLDS, HELD_OUT = 5, (0, 1)  # two folds of five tell enough
+FOLDS = 5
 LARGEST = 0.3  # where labels cannot be predicted from whole images, parts of them may still tell
 MOST_CLASSES, MOST_IMAGES = 50, 5_000  # that are looked at, so that it takes seconds whatever the data
 
@@ -41,23 +40,7 @@ def sample_rows(labels: NDArray[np.int64], seed: int, groups: NDArray[np.int64] 
 
 def choose_decay(features: NDArray[np.float16], labels: NDArray[np.int64], images: int, seed: int) -> float:
     """The weight decay for a training on so many images, from features (m, F) of some and their labels (m,)."""
-    present, numbers = np.unique(labels, return_inverse=True)
-    fold = deal_folds(numbers, FOLDS, seed)
-    lowest, best = np.inf, STRENGTHS[0]
-    for strength in STRENGTHS:
-        loss = np.mean([_held_out_loss(features, numbers, len(present), fold == held, strength) for held in HELD_OUT])
-        if loss >= lowest:  # it only rises from here
-            break
-        lowest, best = float(loss), strength
+    best = choose_strength(features, labels, deal_folds(labels, FOLDS, seed))
     variance = float(features.astype(np.float32).var(axis=0).mean())
     log.info("logistic regression predicts labels held out best at C = %g", best)
-    return min((2 if len(present) == 2 else 1) * variance / (best * images), LARGEST)
-
-
-def _held_out_loss(
-    features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, held: NDArray[np.bool_], strength: float
-) -> float:
-    if held.all() or not held.any():
-        return 0.0
-    model = fit(features[~held], labels[~held], classes, strength)
-    return log_loss(model.probabilities(features[held]), labels[held])
+    return min((2 if len(np.unique(labels)) == 2 else 1) * variance / (best * images), LARGEST)

@@ -245,6 +245,8 @@ def test_the_registry_names_all_files_of_methods() -> None:
         "features",
         "fresh",
         "frozen",
+        "label_evidence",
+        "label_posterior",
         "logistic",
         "mixup",
         "sample_table",

@@ -1,4 +1,4 @@
-"""SOMNet+: ELR's training, then a memory of what the network has learnt."""
+"""SOMNet+: training on probable labels, then a memory of what the network has learnt."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,7 @@ import torch
 
 from somnet.core.schedule import INIT_CNN, INIT_MEMORY
 from somnet.errors import ConfigError
+from somnet.methods import somnet_plus
 from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
@@ -28,13 +29,47 @@ def test_the_network_has_all_epochs_and_then_the_memory_its_own(toy: "MakeToy") 
     assert (memory.name, memory.epochs, set(memory.lr)) == (INIT_MEMORY, 4, {"keys", "d", "r"})
 
 
-def test_the_network_is_that_of_elr(toy: "MakeToy", tmp_path: Path) -> None:
-    made, rival = toy("somnet+"), toy("elr")
-    rival.method.network.load_state_dict(made.method.network.state_dict())
-    for each in (made, rival):
-        each.trainer(tmp_path / each.config.method).run()
-    mine, theirs = made.method.network.state_dict(), rival.method.network.state_dict()
-    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+def test_the_network_is_trained_on_probable_labels(toy: "MakeToy") -> None:
+    """Cross entropy with the distributions by hand: -sum of t log p, as a mean over the images."""
+    made = toy("somnet+")
+    method, phase = plus(made), plus(made).plan()[0]
+    target = torch.tensor([[0.2, 0.7, 0.1]]).repeat(10, 1)
+    method.targets.put(torch.arange(10), target)
+    batch = made.batch_of(phase)
+    step = method.step(batch, phase)
+    p = method.predict(batch.images).softmax(dim=1)
+    assert step.losses["cls"].item() == pytest.approx(-(target * p.log()).sum(dim=1).mean().item(), rel=1e-3)
+    assert step.pending == {}
+
+
+def test_labels_are_heard_about_once_and_before_training(toy: "MakeToy", tmp_path: Path) -> None:
+    made = toy("somnet+", **{"train.epochs": 2})
+    method, trainer = plus(made), made.trainer(tmp_path)
+    trainer.run()
+    known = method.targets.get(torch.arange(10))
+    assert method.judged
+    assert torch.allclose(known.sum(dim=1), torch.ones(10), atol=1e-5)
+    method.prepare(method.plan()[0], trainer.bag_pass, torch.Generator())
+    assert torch.equal(method.targets.get(torch.arange(10)), known)
+
+
+def test_of_many_images_some_are_asked_and_all_are_judged(
+    toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(somnet_plus, "MOST", 6)
+    made = toy("somnet+")
+    method = plus(made)
+    with torch.no_grad():
+        method.prepare(method.plan()[0], made.trainer(tmp_path).bag_pass, torch.Generator())
+    assert torch.allclose(method.targets.get(torch.arange(10)).sum(dim=1), torch.ones(10), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("silent", "heard"), [("best_region", [0, 2, 3]), ("prototypes", [0, 1, 3]), ("neighbours", [0, 1, 2])]
+)
+def test_a_witness_can_be_left_out(toy: "MakeToy", silent: str, heard: list[int]) -> None:
+    assert plus(toy("somnet+")).plus.heard() == [0, 1, 2, 3]
+    assert plus(toy("somnet+", **{f"somnet_plus.{silent}": False})).plus.heard() == heard
 
 
 def test_clusters_instead_of_a_memory_are_refused(toy: "MakeToy") -> None:
@@ -42,23 +77,14 @@ def test_clusters_instead_of_a_memory_are_refused(toy: "MakeToy") -> None:
         toy("somnet+", **{"somnet.memory.kmeans": True})
 
 
-def test_targets_move_only_with_a_step_that_is_taken(toy: "MakeToy") -> None:
-    made = toy("somnet+")
-    method, phase = plus(made), plus(made).plan()[0]
-    step = method.step(made.batch_of(phase), phase)
-    assert (method.targets.get(torch.arange(10)) == 0).all()
-    method.after_step(step.pending)
-    assert torch.allclose(method.targets.get(step.pending["rows"]), step.pending["target"], atol=1e-3)
-
-
-def test_label_score_is_the_mean_of_the_best_region_and_the_moving_average(toy: "MakeToy") -> None:
+def test_label_score_is_the_mean_of_the_best_region_and_the_probable_label(toy: "MakeToy") -> None:
     made = toy("somnet+")
     method = plus(made)
-    method.targets.put(torch.arange(10), torch.tensor([[0.1, 0.2, 0.1]]).repeat(10, 1))
+    method.targets.put(torch.arange(10), torch.tensor([[0.25, 0.5, 0.25]]).repeat(10, 1))
     batch = made.batches(1)[0]
     with torch.no_grad():
         seen = method.eval().inspect(batch)
         somnet = super(SomNetPlus, method).inspect(batch)
-    average = torch.tensor([0.25] * 5 + [0.5] * 4 + [0.25])
-    assert torch.allclose(seen.label_score, (somnet.label_score + average) / 2, atol=1e-3)
+    probable = torch.tensor([0.25] * 5 + [0.5] * 4 + [0.25])
+    assert torch.allclose(seen.label_score, (somnet.label_score + probable) / 2, atol=1e-3)
     assert seen.probabilities[0].tolist() == pytest.approx([0.25, 0.5, 0.25], abs=1e-3)

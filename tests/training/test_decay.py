@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from somnet.methods import logistic
 from somnet.methods.base import CLASSIFIER, UNCHOSEN
+from somnet.methods.logistic import FINE_STRENGTHS
 from somnet.training import decay, loop
-from somnet.training.decay import LARGEST, STRENGTHS, choose_decay, sample_rows
+from somnet.training.decay import LARGEST, choose_decay, sample_rows
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -35,8 +37,8 @@ def test_the_more_labels_are_wrong_the_larger_it_is() -> None:
 
 def test_it_is_that_of_the_strength_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses 3, 2, 1, 2 by strength: the third is best, and for features of variance 4 the decay is 4 / (C n)."""
-    losses = dict(zip(STRENGTHS, (3.0, 2.0, 1.0, 2.0), strict=False))
-    monkeypatch.setattr(decay, "_held_out_loss", lambda *given: losses[given[-1]])
+    losses = dict(zip(FINE_STRENGTHS, (3.0, 2.0, 1.0, 2.0), strict=False))
+    monkeypatch.setattr(logistic, "_held_out_loss", lambda *given: losses[given[-1]])
     features = np.array([[-2.0], [2.0]] * 10, np.float16)
     assert choose_decay(features, np.arange(20) % 4, images=20_000, seed=0) == pytest.approx(4 / (1e-3 * 20_000))
     assert choose_decay(features, np.arange(20) % 2, images=80_000, seed=0) == pytest.approx(2 * 4 / (1e-3 * 80_000))

@@ -1,0 +1,139 @@
+"""What the other images say about the label of an image, from features alone; nothing here has seen its own label.
+
+Four witnesses, each with a number per class, of the size of a logarithm of odds:
+
+1. belief: logistic regression on regions (the image, its proposals), fitted to the labels of other folds; the mean over
+   the regions of log p.
+2. best region: the largest of these, for a thing that is small among clutter.
+3. prototypes: the cosine to the mean feature of each class, in which an image counts as far as 1 and 2 believe it to be
+   of the class, and the image itself not at all.
+4. neighbours: the logarithm of the share of each class among the most similar other images.
+
+What they are worth differs with the data, and is estimated: see label_posterior.py. No more than MOST images are asked,
+so that time and memory stay bounded; they can be heard about any image.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somnet.methods.label_posterior import fit_posterior
+from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit
+
+FOLDS = 5
+MOST = 20_000  # images that are asked
+NEIGHBOURS = 30
+SHARPNESS = 20.0  # of cosines, so that they are about as large as logarithms of odds
+BLOCK = 2**24  # numbers at a time
+LEAST = 1e-6  # probability
+ALONE = 1e-3  # squared length of a prototype that nothing is left of
+
+
+@dataclass(frozen=True)
+class RegionFeatures:
+    """Features of the regions of m images; those that an image has not got are not real."""
+
+    features: NDArray[np.float16]  # (m, P, F)
+    real: NDArray[np.bool_]  # (m, P); the first, the image itself, always
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def take(self, rows: NDArray[np.int64] | slice) -> "RegionFeatures":
+        """Some of the images."""
+        return RegionFeatures(self.features[rows], self.real[rows])
+
+    def averages(self) -> NDArray[np.float16]:
+        """The mean (m, F) of each image's regions."""
+        total = np.einsum("mpf,mp->mf", self.features.astype(np.float32), self.real.astype(np.float32))
+        mean: NDArray[np.float16] = (total / self.real.sum(axis=1, keepdims=True)).astype(np.float16)
+        return mean
+
+    def directions(self) -> NDArray[np.float32]:
+        """Unit vectors (m, F): the mean direction of each image's regions."""
+        return _unit(np.einsum("mpf,mp->mf", _unit(self.features.astype(np.float32)), self.real.astype(np.float32)))
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """Images that were asked, and what is needed to hear them about any image."""
+
+    labels: NDArray[np.int64]  # (m,) of those asked
+    fold: NDArray[np.int64]  # (m,)
+    models: tuple[Linear, ...]  # one per fold, which has not seen it
+    unit: NDArray[np.float32]  # (m, F) mean directions
+    share: NDArray[np.float32]  # (m, C) how far each counts for the prototype of a class
+    prototypes: NDArray[np.float32]  # (C, F) sums
+
+    def hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Evidence (J, b, C) about images; `place` (b,) is an image's own among those asked, -1: it is not."""
+        size = max(1, BLOCK // max(len(self.labels), regions.features[0].size))
+        blocks = [slice(start, start + size) for start in range(0, len(regions), size)]
+        return np.concatenate([self._hear(regions.take(block), place[block]) for block in blocks], axis=1)
+
+    def _hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
+        own = place >= 0
+        belief = _belief(self.models, regions, np.where(own, self.fold[place], -1))  # (2, b, C)
+        unit = regions.directions()  # (b, F)
+        share = np.where(own[:, None], self.share[place], 0.0)  # (b, C) of the image itself in each prototype
+        dots = unit @ self.prototypes.T  # (b, C)
+        squares = (self.prototypes**2).sum(axis=1) - 2 * share * dots + share**2  # |prototype without the image|^2
+        alone = squares < ALONE  # there is no prototype without the image
+        cosines = np.where(alone, -1.0, (dots - share) / np.sqrt(np.where(alone, 1.0, squares)))
+        cosines = np.where(alone, cosines.max(axis=1, keepdims=True), cosines)
+        return np.stack([*belief, SHARPNESS * cosines, self._neighbours(unit, place)]).astype(np.float32)
+
+    def _neighbours(self, unit: NDArray[np.float32], place: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Logarithms (b, C) of the classes' shares among the nearest, each class with half a vote to begin with."""
+        cosines = unit @ self.unit.T  # (b, m)
+        own = np.flatnonzero(place >= 0)
+        cosines[own, place[own]] = -np.inf
+        count, classes = min(NEIGHBOURS, len(self.labels) - 1), self.share.shape[1]
+        votes = np.full((len(unit), classes), 0.5, np.float32)
+        if count > 0:
+            nearest = np.argpartition(-cosines, count - 1, axis=1)[:, :count]  # (b, count)
+            np.add.at(votes, (np.arange(len(unit))[:, None], self.labels[nearest]), 1.0)
+        shares: NDArray[np.float32] = np.log(votes / votes.sum(axis=1, keepdims=True))
+        return shares
+
+
+def ask(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, seed: int) -> Witnesses:
+    """Fit what the witnesses need, to m images and their given labels (m,)."""
+    fold = deal_folds(labels, FOLDS, seed)
+    strength = choose_strength(regions.averages(), labels, fold)
+    models = tuple(
+        _fit_regions(regions.take(fold != held), labels[fold != held], classes, strength) for held in range(FOLDS)
+    )
+    unit = regions.directions()
+    belief = _belief(models, regions, fold)
+    share = fit_posterior(belief, labels).probabilities(belief, labels).astype(np.float32)
+    return Witnesses(labels, fold, models, unit, share, share.T @ unit)
+
+
+def _fit_regions(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, strength: float) -> Linear:
+    """Logistic regression on all regions, each as an example of the image's label, an image counting once in all."""
+    if len(labels) == 0:
+        return fit(regions.features[:, 0], labels, classes, strength)
+    image, _ = np.nonzero(regions.real)
+    return fit(regions.features[regions.real], labels[image], classes, strength * len(labels) / len(image))
+
+
+def _belief(models: tuple[Linear, ...], regions: RegionFeatures, fold: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Mean and largest (2, b, C) of log p over the regions, by the model of its fold; fold -1: by all of them."""
+    b, most, width = regions.features.shape
+    classes = len(models[0].bias)
+    logs = np.zeros((b, most, classes), np.float32)
+    for number, model in enumerate(models):
+        rows = np.flatnonzero((fold == number) | (fold < 0))
+        p = model.probabilities(regions.features[rows].reshape(len(rows) * most, width))
+        known = np.log(np.where(model.known, p, p.max(axis=1, keepdims=True)) + LEAST)  # of the unknown nothing is said
+        logs[rows] += known.reshape(len(rows), most, classes) / np.where(fold[rows] < 0, len(models), 1)[:, None, None]
+    real = regions.real[..., None]
+    mean = (logs * real).sum(axis=1) / real.sum(axis=1)
+    return np.stack([mean, np.where(real, logs, -np.inf).max(axis=1)])
+
+
+def _unit(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), LEAST)
+    return unit

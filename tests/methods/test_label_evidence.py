@@ -1,0 +1,97 @@
+"""What other images say about a label: nothing of it may come from the image's own label."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from somnet.methods import label_evidence
+from somnet.methods.label_evidence import SHARPNESS, RegionFeatures, Witnesses, ask
+from somnet.methods.label_posterior import fit_posterior
+from somnet.methods.logistic import Linear
+
+CLASSES = 3
+
+
+def pictures(images: int = 90, seed: int = 0) -> tuple[RegionFeatures, NDArray[np.int64]]:
+    """Three classes that can be told apart; of each image, region 1 shows it best, and region 2 is missing in some."""
+    rng = np.random.default_rng(seed)
+    true = np.arange(images) % CLASSES
+    features = rng.normal(size=(images, 3, 8)) + np.array([1, 3, 0])[:, None] * np.eye(CLASSES, 8)[true][:, None]
+    real = np.ones((images, 3), bool)
+    real[::4, 2] = False
+    return RegionFeatures(features.astype(np.float16), real), true
+
+
+def test_every_witness_tells_the_class() -> None:
+    regions, labels = pictures()
+    evidence = ask(regions, labels, CLASSES, seed=0).hear(regions, np.arange(90))
+    assert evidence.shape == (4, 90, CLASSES)
+    for witness in evidence:
+        assert (witness.argmax(axis=1) == labels).mean() > 0.8
+
+
+def test_an_image_has_no_say_about_itself() -> None:
+    """With its label changed, what is said about it stays the same, but for what its label tells about others."""
+    regions, labels = pictures()
+    witnesses, place = ask(regions, labels, CLASSES, seed=0), np.arange(90)
+    changed = labels.copy()
+    changed[7] = (labels[7] + 1) % CLASSES
+    others = Witnesses(changed, witnesses.fold, witnesses.models, witnesses.unit, witnesses.share, witnesses.prototypes)
+    assert np.array_equal(others.hear(regions, place)[:, 7], witnesses.hear(regions, place)[:, 7])
+
+
+def test_flipped_labels_are_found() -> None:
+    regions, true = pictures(300)
+    given = true.copy()
+    given[:60] = (true[:60] + 1 + np.arange(60) // 3 % 2) % CLASSES
+    evidence = ask(regions, given, CLASSES, seed=0).hear(regions, np.arange(300))
+    posterior = fit_posterior(evidence, given)
+    assert posterior.wrong == pytest.approx(0.2, abs=0.06)
+    assert (posterior.probabilities(evidence, given).argmax(axis=1) == true).mean() > 0.9
+
+
+def test_prototypes_by_hand() -> None:
+    """Two prototypes at right angles; the image counts for 0.5 in the first: (dot - 0.5) over the rest's length."""
+    unit = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    flat = Linear(np.zeros((2, 2)), np.zeros(2))
+    share = np.array([[0.5, 0.0], [0.0, 1.0]], np.float32)
+    prototypes = np.array([[1.5, 1.0], [0.0, 1.0]], np.float32)
+    witnesses = Witnesses(np.array([0, 1]), np.array([0, 0]), (flat,), unit, share, prototypes)
+    image = RegionFeatures(np.array([[[2.0, 0.0]]], np.float16), np.array([[True]]))
+    own, other = (witnesses.hear(image, np.array([place]))[2, 0] for place in (0, -1))
+    assert own == pytest.approx(SHARPNESS * np.array([1 / 2**0.5, 0]), rel=1e-5)
+    assert other == pytest.approx(SHARPNESS * np.array([1.5 / (1.5**2 + 1) ** 0.5, 0]), rel=1e-5)
+
+
+def test_regions_that_an_image_has_not_got_say_nothing() -> None:
+    regions, labels = pictures()
+    witnesses = ask(regions, labels, CLASSES, seed=0)
+    spoilt = regions.features.copy()
+    spoilt[~regions.real] = 100
+    assert np.array_equal(
+        witnesses.hear(RegionFeatures(spoilt, regions.real), np.arange(90)), witnesses.hear(regions, np.arange(90))
+    )
+
+
+def test_images_that_were_not_asked_are_heard_about_as_well() -> None:
+    (regions, labels), (new, expected) = pictures(), pictures(30, seed=1)
+    evidence = ask(regions, labels, CLASSES, seed=0).hear(new, np.full(30, -1))
+    assert (evidence.sum(axis=0).argmax(axis=1) == expected).mean() > 0.9
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    regions, labels = pictures()
+    witnesses, place = ask(regions, labels, CLASSES, seed=0), np.arange(90)
+    whole = witnesses.hear(regions, place)
+    monkeypatch.setattr(label_evidence, "BLOCK", 90 * 7)
+    assert witnesses.hear(regions, place) == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (9, 1), (1, 0)])
+def test_tiny_classes(counts: tuple[int, int]) -> None:
+    labels = np.repeat([0, 1], counts)
+    rng = np.random.default_rng(0)
+    regions = RegionFeatures(rng.normal(size=(len(labels), 2, 4)).astype(np.float16), np.ones((len(labels), 2), bool))
+    evidence = ask(regions, labels, 2, seed=0).hear(regions, np.arange(len(labels)))
+    assert np.isfinite(evidence).all()
+    assert np.isfinite(fit_posterior(evidence, labels).probabilities(evidence, labels)).all()
