@@ -28,7 +28,7 @@ class Result:
     top1: float | None = None  # shares, not percents
     top5: float | None = None
     first_phase_top1: float | None = None  # at the end of the first of several phases
-    auroc: float | None = None  # of label_score, wrong labels against right ones
+    auroc: float | None = None  # of the method's own belief in a label, wrong ones against right ones
     best_iou: float | None = None
     image_passes: float | None = None  # as the method plans them
     trunk_passes: float | None = None  # of each training image: the whole one, and its views

@@ -116,7 +116,7 @@ class Trial:
             top1=summary["test"]["top1"],
             top5=summary["test"]["top5"],
             first_phase_top1=first_phase_top1(self.folder / METRICS),
-            auroc=summary["noise"]["auroc"],
+            auroc=summary["noise"]["belief_auroc"],
             best_iou=summary["regions"]["best_iou"],
             image_passes=costs["image_passes"],
             trunk_passes=costs.get("trunk_passes"),

@@ -75,9 +75,9 @@ class Cleaned:
     """What cleaning did, or with a dry run would do."""
 
     out: Path
-    threshold: float | None  # of label_score; None: they do not form two groups, only clear issues are removed
+    threshold: float  # a label_score below it is doubted
     kept: dict[str, int]  # training images by class
-    removed: dict[str, dict[str, int]]  # by class and reason: unreadable, label, duplicate, decision
+    removed: dict[str, dict[str, int]]  # by class and reason: unreadable, label, outlier, duplicate, decision
     relabelled: int
     cropped: int
 

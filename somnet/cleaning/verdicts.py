@@ -11,14 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from somnet.errors import ConfigError
+from somnet.runs.label_scores import choose_threshold
 from somnet.system.files import csv_text
 
 Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-SURE = 0.7  # predicted_score from which on a label is replaced
-NEARLY_CLEAN = 0.08  # share of images predicted otherwise below which the data count as clean
-UNIFORM_SEPARABILITY = 0.75  # Otsu's separability of a uniform distribution: two groups have more
-MOST_PER_DISAGREEMENT = 3  # images removed for each one predicted otherwise: a model memorises some wrong labels
+OUTLIER = 0.5  # outlier_score below which a doubted image is called none of the classes
 KEEP, DROP, RELABEL = "keep", "drop", "relabel"
 
 
@@ -34,39 +32,11 @@ class Decision:
 class Verdicts:
     """What becomes of the n images of a run, in the order of its scores."""
 
-    reasons: list[str | None]  # why an image is removed: unreadable, label, duplicate, decision; None: it stays
+    reasons: list[str | None]  # why it is removed: unreadable, label, outlier, duplicate, decision; None: it stays
     details: list[str]  # the reason in numbers or words
     labels: list[str | None]  # given or new
     weights: NDArray[np.float64]  # (n,)
-    threshold: float | None  # label_score below it is a wrong label; None: only what is_label_issue says
-
-
-def choose_threshold(score: NDArray[np.float64], disagrees: NDArray[np.bool_]) -> float | None:
-    """Where to cut the label scores (n,) of readable images; None where they do not form two groups.
-
-    The cut is the one between the two groups of the scores' log-odds, but no more than three images are removed for
-    each one that the model would label otherwise. Clutter and hard images make one broad group: cutting it would cost
-    right images.
-    """
-    if disagrees.mean() < NEARLY_CLEAN:
-        return None
-    bounded = np.clip(score, 1e-4, 1 - 1e-4)
-    cut, separability = _otsu(np.log(bounded / (1 - bounded)))
-    if separability <= UNIFORM_SEPARABILITY:
-        return None
-    most = min(MOST_PER_DISAGREEMENT * int(disagrees.sum()), len(score) - 1)
-    return float(min(1 / (1 + np.exp(-cut)), np.sort(score)[most]))
-
-
-def _otsu(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Otsu's threshold, the cut with the largest variance between the two sides, and its share of all variance."""
-    counts, edges = np.histogram(values, bins=256)
-    middle, share = (edges[:-1] + edges[1:]) / 2, counts / counts.sum()
-    below, mean = np.cumsum(share), np.cumsum(share * middle)
-    between = (mean[-1] * below - mean) ** 2 / np.maximum(below * (1 - below), 1e-9)
-    best = int(np.argmax(between))
-    variance = float(share @ (middle - mean[-1]) ** 2)
-    return float(edges[1 + best]), float(between[best]) / max(variance, 1e-9)
+    threshold: float  # an image whose label_score is below it is doubted
 
 
 def judge(
@@ -80,15 +50,14 @@ def judge(
     """Which images of a run's scores stay, with which label and weight."""
     count = scores.num_rows
     names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
-    predicted = scores["predicted_label"].to_pylist()
+    suggested = _suggestions(scores)
     readable = ~flags(scores, "is_unreadable_issue")
-    score = _numbers(scores, "label_score")
+    score = _numbers(scores, "label_score", missing=0.0)
     decided = [(decisions or {}).get(name) for name in names]
     free = readable & np.array([decision is None for decision in decided], bool)
-    disagrees = np.array([mine != theirs for mine, theirs in zip(given, predicted, strict=True)], bool) & readable
-    if threshold is None and readable.any():
-        threshold = choose_threshold(score[readable], disagrees[readable])
-    doubted = free & (flags(scores, "is_label_issue") if threshold is None else score < threshold)
+    if threshold is None:
+        threshold = choose_threshold(score[readable])
+    doubted = free & (score < threshold)
     labels: list[str | None] = list(given)
     reasons: list[str | None] = [None if good else "unreadable" for good in readable]
     details = [reason or "" for reason in scores["unreadable_reason"].to_pylist()]
@@ -100,14 +69,16 @@ def judge(
             elif decision.action == RELABEL:
                 labels[row] = decision.label
     if policy == "relabel":
-        sure = doubted & disagrees & (_numbers(scores, "predicted_score") >= SURE)
+        sure = doubted & np.array([label is not None for label in suggested], bool)
         for row in np.flatnonzero(sure).tolist():
-            labels[row] = predicted[row]
+            labels[row] = suggested[row]
         doubted &= ~sure
+    outlier = _numbers(scores, "outlier_score", missing=1.0) < OUTLIER
     if policy != "reweight":
         for row in _worst(doubted, score, given, readable, max_drop_per_class):
-            reasons[row] = "label"
-            details[row] = f"looks like {predicted[row]}" if disagrees[row] else "its score is below the threshold"
+            foreign, other = outlier[row], suggested[row]
+            reasons[row] = "outlier" if foreign else "label"
+            details[row] = "shows none of the classes" if foreign else f"looks like {other}" if other else "doubted"
         for row, kept in _copies(scores, score, reasons, free):
             reasons[row], details[row] = "duplicate", f"of {names[kept]}"
     _keep_classes(reasons, details, labels, score)
@@ -115,11 +86,18 @@ def judge(
     return Verdicts(reasons, details, labels, weights, threshold)
 
 
-def _numbers(scores: pa.Table, name: str) -> NDArray[np.float64]:
-    """A column of numbers (n,), 0 where it is empty or the run is too old to have it."""
+def _numbers(scores: pa.Table, name: str, *, missing: float) -> NDArray[np.float64]:
+    """A column of numbers (n,), `missing` where it is empty or the run is too old to have it."""
     if name not in scores.column_names:
-        return np.zeros(scores.num_rows)
-    return np.asarray(scores[name].fill_null(0.0).to_numpy(), np.float64)
+        return np.full(scores.num_rows, missing)
+    return np.asarray(scores[name].fill_null(missing).to_numpy(), np.float64)
+
+
+def _suggestions(scores: pa.Table) -> list[str | None]:
+    """The label that an image should have for sure, if another one; None in runs that are too old to say."""
+    if "suggested_label" not in scores.column_names:
+        return [None] * scores.num_rows
+    return list(scores["suggested_label"].to_pylist())
 
 
 def flags(scores: pa.Table, name: str) -> NDArray[np.bool_]:
@@ -167,7 +145,9 @@ def _keep_classes(
     """No class is removed as a whole: its best image that was removed for a score comes back."""
     left = {label for label, reason in zip(labels, reasons, strict=True) if reason is None}
     for label in sorted({str(label) for label in labels if label is not None} - {str(name) for name in left}):
-        rows = [row for row, own in enumerate(labels) if own == label and reasons[row] in ("label", "duplicate")]
+        rows = [
+            row for row, own in enumerate(labels) if own == label and reasons[row] in ("label", "outlier", "duplicate")
+        ]
         if rows:
             best = max(rows, key=lambda row: score[row])
             reasons[best], details[best] = None, ""

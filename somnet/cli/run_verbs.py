@@ -98,7 +98,8 @@ def clean(
         ),
     ] = "drop",
     threshold: Annotated[
-        float | None, typer.Option(help="A label_score below it is a wrong label; by default chosen from the scores.")
+        float | None,
+        typer.Option(help="A label_score below it is doubted; by default, so that 80 % of what goes is wrong."),
     ] = None,
     max_drop_per_class: Annotated[
         float, typer.Option(help="Share of a class that may go for its labels; the best-scored stay.")
@@ -139,11 +140,9 @@ def clean(
     total = [sum(counts.get(reason, 0) for counts in result.removed.values()) for reason in reasons]
     table.add_row("total", str(sum(result.kept.values())), *map(str, total))
     console.print(table)
-    no_cut = "none, only clear label issues: the scores do not form two groups"
-    cut = no_cut if result.threshold is None else f"{result.threshold:.3f}"
     more = f"; {result.relabelled} relabelled" if result.relabelled else ""
     more += f"; {result.cropped} cropped" if result.cropped else ""
-    console.print(f"threshold of label_score: {cut}{more}", highlight=False, soft_wrap=True)
+    console.print(f"threshold of label_score: {result.threshold:.3f}{more}", highlight=False, soft_wrap=True)
     if dry_run:
         console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
     else:

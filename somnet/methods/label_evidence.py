@@ -9,8 +9,8 @@ Four witnesses, each with a number per class, of the size of a logarithm of odds
    of the class, and the image itself not at all.
 4. neighbours: the logarithm of the share of each class among the most similar other images.
 
-What they are worth differs with the data, and is estimated: see label_posterior.py. No more than MOST images are asked,
-so that time and memory stay bounded; they can be heard about any image.
+What they are worth differs with the data, and is estimated: see label_posterior.py. Some images are asked, and can be
+heard about any image.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit
 
+WITNESSES = BELIEF, BEST_REGION, PROTOTYPES, NEIGHBOURS = range(4)  # places in the evidence
 FOLDS = 5
-MOST = 20_000  # images that are asked
-NEIGHBOURS = 30
+NEAREST = 30  # images that vote as neighbours
 SHARPNESS = 20.0  # of cosines, so that they are about as large as logarithms of odds
 BLOCK = 2**24  # numbers at a time
 LEAST = 1e-6  # probability
@@ -40,7 +40,7 @@ class RegionFeatures:
     def __len__(self) -> int:
         return len(self.features)
 
-    def take(self, rows: NDArray[np.int64] | slice) -> "RegionFeatures":
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "RegionFeatures":
         """Some of the images."""
         return RegionFeatures(self.features[rows], self.real[rows])
 
@@ -89,7 +89,7 @@ class Witnesses:
         cosines = unit @ self.unit.T  # (b, m)
         own = np.flatnonzero(place >= 0)
         cosines[own, place[own]] = -np.inf
-        count, classes = min(NEIGHBOURS, len(self.labels) - 1), self.share.shape[1]
+        count, classes = min(NEAREST, len(self.labels) - 1), self.share.shape[1]
         votes = np.full((len(unit), classes), 0.5, np.float32)
         if count > 0:
             nearest = np.argpartition(-cosines, count - 1, axis=1)[:, :count]  # (b, count)

@@ -14,11 +14,9 @@ What is left of SOMNet and of ideas beyond it after each had to beat its control
    probabilities: of the label in the best of these regions, and in t_i.
 """
 
-import logging
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,16 +25,14 @@ from somnet.core.schedule import INIT_CNN, Stage, algorithm_1
 from somnet.core.types import BagBatch, Phase
 from somnet.errors import ConfigError
 from somnet.methods.base import BagPass, Inspection, Observation, Step, of_label
-from somnet.methods.label_evidence import MOST, RegionFeatures, ask
-from somnet.methods.label_posterior import fit_posterior
+from somnet.methods.features import region_features
+from somnet.methods.label_judgement import judge_labels
 from somnet.methods.mixup import soft_cross_entropy
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.settings import MethodSettings
 from somnet.methods.somnet import SomNet
 from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
-
-log = logging.getLogger("somnet")
 
 
 class SomnetPlusSettings(MethodSettings):
@@ -86,38 +82,11 @@ class SomNetPlus(SomNet):
             self.judged.fill_(True)
 
     def _judge(self, bag_pass: BagPass) -> None:
-        labels, heard = self.labels.cpu().numpy(), self.plus.heard()
-        asked = np.sort(np.random.default_rng((self.config.seed, *b"ask")).permutation(len(labels))[:MOST])
-        place = np.full(len(labels), -1)
-        place[asked] = np.arange(len(asked))
-        shown = [
-            (rows[own], regions.take(own))
-            for rows, regions in self._regions(bag_pass)
-            if (own := place[rows] >= 0).any()
-        ]
-        regions = RegionFeatures(
-            *(np.concatenate([getattr(some, name) for _, some in shown]) for name in ("features", "real"))
-        )
-        witnesses = ask(regions, labels[asked], self.classes, self.config.seed)
-        evidence = witnesses.hear(regions, np.arange(len(asked)))[heard]
-        posterior = fit_posterior(evidence, labels[asked])
-        log.info(
-            "labels: about %.0f %% are another class's; witnesses weigh %s",
-            100 * posterior.wrong,
-            ", ".join(f"{weight:.2f}" for weight in posterior.weights),
-        )
-        again = self._regions(bag_pass) if len(asked) < len(labels) else iter([(asked, regions)])
-        for rows, some in again:
-            probable = posterior.probabilities(witnesses.hear(some, place[rows])[heard], labels[rows])
-            self.targets.put(
-                torch.from_numpy(rows).to(self.judged.device), torch.from_numpy(probable).float().to(self.judged.device)
-            )
-
-    def _regions(self, bag_pass: BagPass) -> Iterator[tuple[np.ndarray, RegionFeatures]]:
-        """Rows and region features of all images, some at a time."""
-        for batch in bag_pass(1):
-            features = self.network.roi_features(batch.images, batch.boxes[:, 0]).half().cpu().numpy()  # (I, P, F)
-            yield batch.rows[:, 0].cpu().numpy(), RegionFeatures(features, batch.mask[:, 0].cpu().numpy())
+        labels, device = self.labels.cpu().numpy(), self.judged.device
+        regions = partial(region_features, self.network, bag_pass)
+        for judged in judge_labels(regions, labels, self.classes, self.config.seed, self.plus.heard()):
+            rows, probable = torch.from_numpy(judged.rows), torch.from_numpy(judged.probable)
+            self.targets.put(rows.to(device), probable.float().to(device))
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy with what the labels probably should be; for the memory, SOMNet's losses."""

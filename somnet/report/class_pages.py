@@ -14,6 +14,7 @@ from somnet.report.thumbnails import exemplars
 THRESHOLDS = 100  # the threshold moves in steps of 1 / THRESHOLDS
 BINS = 50  # bars of the histogram
 IMAGES_PER_FILE = 100
+CERTAIN = 0.8  # label_score from which on an image is called clean
 
 
 def write_class_pages(frame: Frame, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
@@ -52,13 +53,13 @@ def _bars(score: NDArray[np.float64]) -> list[int]:
 
 def describe_images(records: Records, rows: NDArray[np.int64]) -> dict[str, list[Any]]:
     """What the cards of some images show, as columns."""
-    names = records.names(rows)
+    names, suggested = records.names(rows), records.suggested[rows]
     clean_boxes = np.array(records.table["clean_box"].take(pa.array(rows)).to_pylist(), np.float64).reshape(-1, 4)
     regions = [describe_regions(records, int(row), box) for row, box in zip(rows, clean_boxes, strict=True)]
     return {
         "name": names,
-        "predicted": records.predicted[rows].tolist(),
-        "sure": records.sure[rows].astype(int).tolist(),
+        "predicted": np.where(suggested < 0, records.predicted[rows], suggested).tolist(),
+        "sure": (suggested >= 0).astype(int).tolist(),
         "score": records.label_score[rows].round(4).tolist(),
         "background": records.background_score[rows].round(4).tolist(),
         "why": [why(records, int(row)) for row in rows],
@@ -91,10 +92,11 @@ def why(records: Records, row: int) -> str:
     score, background = records.label_score[row], records.background_score[row]
     state = STATES[records.state[row]]
     if state == "label":
-        sure = "is sure to see" if records.sure[row] else "rather sees"
-        return (
-            f"Probably not “{given}”: the model {sure} “{predicted}” and gives the given label only {percent(score)}."
-        )
+        other = records.suggested[row]
+        instead = f" and are sure of “{records.classes[other]}”" if other >= 0 else ""
+        return f"Probably not “{given}”: the other images give this label only {percent(score)}{instead}."
+    if state == "outlier":
+        return f"Probably none of the classes: less like any of them than their images are. Closest is “{predicted}”."
     if state == "background":
         doubt = "" if given == predicted else f", or maybe “{predicted}”"
         return (
@@ -104,7 +106,9 @@ def why(records: Records, row: int) -> str:
     if state == "duplicate":
         return "Its content is in the training images once more; one copy is enough."
     if given != predicted:
-        return f"Not clear: the model would say “{predicted}”, but gives the given label “{given}” {percent(score)}."
-    if score < 0.5:
-        return f"Probably right, but not certain: the model sees “{given}” too, but gives it only {percent(score)}."
-    return f"Clean: the model sees “{given}” too and gives it {percent(score)}."
+        return f"Not clear: the model would say “{predicted}”, but the given label “{given}” has {percent(score)}."
+    if score < CERTAIN:
+        return (
+            f"Probably right, but not certain: the model sees “{given}” too, but the label has only {percent(score)}."
+        )
+    return f"Clean: the model sees “{given}” too, and the label has {percent(score)}."

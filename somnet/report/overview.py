@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
+from somnet.runs.label_scores import flagged_sentence
 from somnet.runs.run import Run
 from somnet.system.files import csv_text
 from somnet.system.folders import CONFIG, DUPLICATES
@@ -21,7 +22,8 @@ from somnet.system.progress import duration
 MOST_LISTED = 200  # unreadable files and groups of duplicates on the page; the tables of the run have all
 TITLES = {
     "clean": "Clean",
-    "label": "Label noise",
+    "label": "Wrong labels",
+    "outlier": "Outliers",
     "background": "Background noise",
     "duplicate": "Duplicates",
     "unreadable": "Unreadable",
@@ -61,6 +63,7 @@ def write_overview(frame: Frame, run: Run, records: Records, pictures: NDArray[n
         "overview.html",
         page="Overview",
         titles=TITLES,
+        flagged=flagged_sentence(records.table).capitalize(),
         total=count_row(records, "All images", None),
         rows=sorted(rows, key=lambda row: -row.counts["label"] / max(row.images, 1)),
         test=run.summary["test"],
@@ -105,8 +108,8 @@ def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[s
         lines.append(
             "Near duplicates: only files with exactly the same content were looked for, in the training images."
         )
-    if "predicted_score" not in records.table.column_names:
-        lines.append("Suggested labels: this run does not say how sure the model is. Train again to get them.")
+    if "suggested_label" not in records.table.column_names:
+        lines.append("Outliers and suggested labels: this run is of an older version. Train again to get them.")
     held_out = run.summary["data"]["unreadable"] - int(records.unreadable.sum())
     if held_out:
         lines.append(f"{held_out} held-out files could not be read; train.log names them.")

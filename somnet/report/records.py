@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from somnet.cleaning.verdicts import SURE, choose_threshold
 from somnet.errors import RunError
+from somnet.runs.label_scores import choose_threshold
 from somnet.runs.run import Run
 from somnet.system.folders import REGIONS
 
-STATES = ("clean", "duplicate", "background", "label", "unreadable")  # the gravest last
+STATES = ("clean", "duplicate", "background", "outlier", "label", "unreadable")  # the gravest last
 _REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
 
 
@@ -72,18 +72,21 @@ class Records:
         return differs & ~self.unreadable
 
     @cached_property
-    def threshold(self) -> float | None:
-        """Where somnet clean would cut the label scores by itself; None where it would not."""
-        readable = ~self.unreadable
-        return choose_threshold(self.label_score[readable], self.doubted[readable]) if readable.any() else None
+    def threshold(self) -> float:
+        """Where somnet clean would cut the label scores by itself."""
+        return choose_threshold(self.label_score[~self.unreadable])
 
     @cached_property
-    def sure(self) -> NDArray[np.bool_]:
-        """(n,) images with a label issue whose predicted label the model is sure of."""
-        if "predicted_score" not in self.table.column_names:  # a run of an older version
-            return np.zeros(len(self), bool)
-        sure: NDArray[np.bool_] = self._number("predicted_score") >= SURE
-        return sure & self.flags["label"]
+    def suggested(self) -> NDArray[np.int64]:
+        """Number of the class (n,) that an image with a label issue shows for sure; -1: none, or an older version."""
+        if "suggested_label" not in self.table.column_names:
+            return np.full(len(self), -1)
+        return np.where(self.flags["label"], self._class_number("suggested_label"), -1)
+
+    @cached_property
+    def outlier_score(self) -> NDArray[np.float64]:
+        """(n,), 1 for unreadable files and in runs of an older version."""
+        return self._number("outlier_score") if "outlier_score" in self.table.column_names else np.ones(len(self))
 
     @cached_property
     def flags(self) -> dict[str, NDArray[np.bool_]]:
@@ -91,6 +94,7 @@ class Records:
         faults = {
             "duplicate": self._flag("is_near_duplicate_issue"),
             "background": self._flag("is_background_issue"),
+            "outlier": self._flag("is_outlier_issue"),
             "label": self._flag("is_label_issue"),
             "unreadable": self.unreadable,
         }
@@ -129,6 +133,8 @@ class Records:
         return np.asarray(np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy()))
 
     def _flag(self, column: str) -> NDArray[np.bool_]:
+        if column not in self.table.column_names:  # a run of an older version
+            return np.zeros(len(self), bool)
         return np.asarray(self.table[column].fill_null(False).to_numpy(), bool)
 
 

@@ -23,7 +23,6 @@ from somnet.system.folders import REPORT
 
 PICTURES = 20_000  # at most, of all classes together
 NAMES_PER_FILE = 5000
-CAREFUL = 0.25  # where the threshold starts if the scores do not tell
 _OURS = Path("data") / "run.js"  # only a report has it
 _FOLDERS = ("crops", "data", "pictures")
 _PAGES = (".css", ".html", ".js")
@@ -124,7 +123,7 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
         "images": int(readable.sum()),
         "rows": len(records),
         "below": counts_below(records.label_score[readable]),
-        "threshold": round(100 * (records.threshold or CAREFUL)),  # where the slider starts, in percent
+        "threshold": round(100 * records.threshold),  # where the slider starts, in percent
         "imagesPerFile": IMAGES_PER_FILE,
         "namesPerFile": NAMES_PER_FILE,
     }

@@ -37,6 +37,7 @@ class Truth:
     """Scores against the known truth; None where nothing is known."""
 
     auroc: float | None  # of label_score, wrong labels against right ones
+    belief_auroc: float | None  # the same of what the method itself believes
     best_iou: float | None  # of the best box of rightly labelled images with the true box
     image_iou: float | None  # the same for the whole image, to compare
 
@@ -184,6 +185,7 @@ def with_unreadable(images: pa.Table, unreadable: Sequence[Unreadable]) -> pa.Ta
         "file_name": names,
         "given_label": [file.label for file in bad],
         "is_label_issue": [False] * len(names),
+        "is_outlier_issue": [False] * len(names),
         "is_background_issue": [False] * len(names),
         "is_unreadable_issue": [True] * len(names),
         "unreadable_reason": [file.reason for file in bad],
@@ -238,14 +240,17 @@ def against_truth(images: pa.Table, part: Part) -> Truth:
     given = pa.array(index.classes, pa.string()).take(pa.array(index.labels()))
     known = np.asarray(true_label.is_valid())  # (n,)
     clean = np.asarray(pc.equal(true_label, given).fill_null(False))  # (n,)
-    score = images["label_score"].to_numpy()
-    area = auroc(score[known], clean[known]) if known.any() else None
+    own = images["belief" if "belief" in images.column_names else "label_score"]
+    area, belief_area = (
+        auroc(score.to_numpy()[known], clean[known]) if known.any() else None for score in (images["label_score"], own)
+    )
     boxes = index.table["true_box"].combine_chunks()
     rows = np.flatnonzero(np.asarray(boxes.is_valid()) & (clean | ~known))
     if len(rows) == 0:
-        return Truth(area, None, None)
+        return Truth(area, belief_area, None, None)
     chosen = (boxes, images["clean_box"].combine_chunks())
     true_boxes, best = (column.take(pa.array(rows)).flatten().to_numpy().reshape(-1, 4) for column in chosen)
     whole = np.concatenate([np.zeros((len(rows), 2)), part.scan.sizes[rows]], axis=1)
     overlaps = (iou(guess.astype(np.float64), true_boxes.astype(np.float64)) for guess in (best, whole))
-    return Truth(area, *(float(overlap.mean()) for overlap in overlaps))
+    best_iou, image_iou = (float(overlap.mean()) for overlap in overlaps)
+    return Truth(area, belief_area, best_iou, image_iou)

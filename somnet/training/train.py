@@ -25,6 +25,7 @@ from somnet.methods.base import Method, find_method
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
 from somnet.runs.begin import begin, check_free, next_run_folder
 from somnet.runs.estimate import draws_views, estimate_seconds
+from somnet.runs.label_scores import flagged_sentence, score_labels, with_label_scores
 from somnet.runs.run import Evaluation, Run, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
@@ -203,6 +204,8 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
     images, regions = inspect_images(job.method, part, inputs, job.compute, job.out)
     if not job.compute.ranks.first:
         return None
+    scores = score_labels(job.method, part, job.config, job.compute)
+    images = with_label_scores(images, scores, job.data.classes)
     truth = against_truth(images, part)
     images = with_unreadable(images, job.data.unreadable)
     write_tables(job.out, images, regions)
@@ -226,7 +229,7 @@ def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth])
             "unreadable": len(data.unreadable),
         },
         "test": {"top1": test.top1, "top5": test.top5, "n": test.n} if test else {"top1": None, "top5": None, "n": 0},
-        "noise": {"auroc": truth.auroc},
+        "noise": {"auroc": truth.auroc, "belief_auroc": truth.belief_auroc},
         "regions": {"best_iou": truth.best_iou, "image_iou": truth.image_iou},
         "seconds": {**{stage: round(s, 2) for stage, s in seconds.items()}, "total": round(sum(seconds.values()), 2)},
         "versions": {
@@ -243,9 +246,11 @@ def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth])
 def _tell(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
     if summary["test"]["n"]:
         log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
-    labels = pc.sum(images["is_label_issue"]).as_py()
-    backgrounds = pc.sum(images["is_background_issue"]).as_py()
-    log.info("suspicious: %d labels, %d backgrounds, of %d images", labels, backgrounds, images.num_rows)
+    labels, outliers, backgrounds = (
+        pc.sum(images[f"is_{kind}_issue"]).as_py() for kind in ("label", "outlier", "background")
+    )
+    log.info("of %d images: %s", images.num_rows, flagged_sentence(images))
+    log.info("      %d wrong labels, %d outliers; beside them %d cluttered", labels, outliers, backgrounds)
     log.info(
         "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / ISSUES_CSV
     )

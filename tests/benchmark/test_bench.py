@@ -45,7 +45,7 @@ def test_results_have_a_row_per_run(finished: Finished) -> None:
         summary = json.loads((finished.out / "runs" / f"{row['method']}-seed{row['seed']}/summary.json").read_text())
         assert float(row["top1"]) == summary["test"]["top1"]
         assert float(row["top5"]) == 1.0  # of 3 classes
-        assert float(row["auroc"]) == summary["noise"]["auroc"]
+        assert float(row["auroc"]) == summary["noise"]["belief_auroc"]
         assert row["best_iou"] == ""  # nothing says where things are
         assert float(row["image_passes"]) == (4 if row["method"] == "plain" else 2 + 2 * 4)  # of epochs, of regions
         assert (float(row["trunk_passes"]), float(row["rate"])) == (7, 0.01)  # as many as there are views

@@ -1,17 +1,13 @@
 """What stays and what is removed, from scores made up by hand."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from somnet.cleaning.verdicts import POLICIES, Decision, choose_threshold, judge, read_decisions
-from somnet.errors import ConfigError
-from somnet.system.files import csv_cell, csv_text
+from somnet.cleaning.verdicts import POLICIES, Decision, judge
 
 
 def scores(*rows: dict[str, Any]) -> pa.Table:
@@ -20,6 +16,8 @@ def scores(*rows: dict[str, Any]) -> pa.Table:
         "predicted_label": "a",
         "predicted_score": 0.9,
         "label_score": 0.9,
+        "outlier_score": 1.0,
+        "suggested_label": None,
         "is_label_issue": False,
         "is_background_issue": False,
         "is_unreadable_issue": False,
@@ -28,12 +26,12 @@ def scores(*rows: dict[str, Any]) -> pa.Table:
     }
     listed = [{"file_name": f"{place}.jpg", **usual, **row} for place, row in enumerate(rows)]
     table = pa.Table.from_pylist(listed)
-    texts = ("unreadable_reason", "predicted_label")
+    texts = ("unreadable_reason", "predicted_label", "suggested_label")
     types = {**dict.fromkeys(texts, pa.string()), "duplicate_group": pa.int32(), "label_score": pa.float32()}
     return table.cast(pa.schema([(field.name, types.get(field.name, field.type)) for field in table.schema]))
 
 
-BAD = {"label_score": 0.1, "predicted_label": "b", "is_label_issue": True}
+BAD = {"label_score": 0.1, "predicted_label": "b", "suggested_label": "b", "is_label_issue": True}
 GOOD: dict[str, Any] = {}
 
 
@@ -42,6 +40,13 @@ def test_low_scores_go_under_a_threshold() -> None:
     assert verdicts.reasons == [None, "label", "label", None, None]
     assert verdicts.details[1] == "looks like b"
     assert verdicts.weights.tolist() == [1] * 5
+
+
+def test_what_shows_no_class_is_told_from_wrong_labels() -> None:
+    foreign = {"label_score": 0.05, "outlier_score": 0.06}
+    verdicts = judge(scores(foreign, BAD, *[GOOD] * 4), "drop")
+    assert verdicts.reasons[:3] == ["outlier", "label", None]
+    assert verdicts.details[0] == "shows none of the classes"
 
 
 def test_the_best_of_a_class_stay() -> None:
@@ -82,7 +87,7 @@ def test_reweighting_keeps_all() -> None:
 
 
 def test_sure_suggestions_are_taken() -> None:
-    unsure = {**BAD, "predicted_score": 0.5}
+    unsure = {**BAD, "suggested_label": None}
     verdicts = judge(scores(BAD, unsure, *[GOOD] * 4), "relabel", threshold=0.5)
     assert verdicts.labels[:2] == ["b", "a"]
     assert verdicts.reasons[:2] == [None, "label"]
@@ -131,87 +136,4 @@ def test_no_class_goes_as_a_whole(
     assert left >= set(verdicts.labels)
     for name in "abc":
         own = [reason for row, reason in zip(rows, verdicts.reasons, strict=True) if row[0] == name]
-        assert own.count("label") <= share * len(own)
-
-
-def two_groups(wrong: int, right: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    odds = np.concatenate([rng.normal(-1, 1, wrong), rng.normal(4, 1, right)])
-    score = 1 / (1 + np.exp(-odds))
-    return score, np.concatenate([rng.random(wrong) < 0.6, np.zeros(right, bool)])
-
-
-@pytest.mark.parametrize("wrong", [150, 250, 400])
-def test_the_threshold_lies_between_the_groups(wrong: int) -> None:
-    score, disagrees = two_groups(wrong, 1000 - wrong)
-    threshold = choose_threshold(score, disagrees)
-    assert threshold is not None
-    assert (score[:wrong] < threshold).mean() > 0.9
-    assert (score[wrong:] < threshold).mean() < 0.1
-
-
-def test_data_that_look_clean_are_left_alone() -> None:
-    score, _ = two_groups(0, 1000)
-    assert choose_threshold(score, np.arange(1000) < 30) is None
-    clean = scores(*[{"label_score": 0.3}] * 30, BAD)
-    assert judge(clean, "drop").reasons == [None] * 30 + ["label"]
-
-
-def test_few_disagreements_limit_what_goes() -> None:
-    score, _ = two_groups(400, 600)
-    threshold = choose_threshold(score, np.arange(1000) < 90)
-    assert threshold is not None
-    assert (score < threshold).sum() <= 270
-
-
-@pytest.mark.parametrize("spread", [0.5, 1.0, 3.0])
-def test_one_broad_group_is_not_cut(spread: float) -> None:
-    odds = np.random.default_rng(0).normal(0, spread, 1000)
-    assert choose_threshold(1 / (1 + np.exp(-odds)), np.arange(1000) < 300) is None
-
-
-def write(file: Path, text: str) -> Path:
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
-def test_decisions_are_read_as_the_report_writes_them(tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "d.csv", "file_name,decision,label\r\n'=x.jpg,relabel,'=a\r\n\"b,c.jpg\",drop,\r\n'q,keep,\r\n"
-    )
-    assert read_decisions(file) == {
-        "=x.jpg": Decision("relabel", "=a"),
-        "b,c.jpg": Decision("drop"),
-        "'q": Decision("keep"),
-    }
-
-
-@pytest.mark.parametrize("line", ["x.jpg,burn,", "x.jpg,relabel,", ",drop,"])
-def test_odd_decisions_are_refused(tmp_path: Path, line: str) -> None:
-    with pytest.raises(ConfigError, match="line 2 is not a decision"):
-        read_decisions(write(tmp_path / "d.csv", f"file_name,decision,label\n{line}\n"))
-
-
-@pytest.mark.parametrize("text", ["", "x.jpg,drop,\n", "file_name;decision;label\nx.jpg;drop;\n"])
-def test_decisions_without_their_first_line_are_refused(tmp_path: Path, text: str) -> None:
-    """Without it the first decision would be lost."""
-    with pytest.raises(ConfigError, match="has no column file_name in its first line"):
-        read_decisions(write(tmp_path / "d.csv", text))
-
-
-def test_decisions_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    text = "file_name,decision,label\nx.jpg,drop,\ny.jpg,keep,\nx.jpg,drop,\n"
-    assert len(read_decisions(write(tmp_path / "d.csv", text))) == 2
-    with pytest.raises(ConfigError, match=r"line 5 contradicts an earlier one about x\.jpg"):
-        read_decisions(write(tmp_path / "d.csv", text + "x.jpg,keep,\n"))
-
-
-def test_missing_decisions_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"d\.csv"):
-        read_decisions(tmp_path / "d.csv")
-
-
-@given(st.text())
-def test_cells_come_back(text: str) -> None:
-    if not (text.startswith("'") and csv_cell(text[1:]) == text):  # the one form that the escape cannot tell apart
-        assert csv_text(csv_cell(text)) == text
+        assert own.count("label") + own.count("outlier") <= share * len(own)

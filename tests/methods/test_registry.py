@@ -246,10 +246,12 @@ def test_the_registry_names_all_files_of_methods() -> None:
         "fresh",
         "frozen",
         "label_evidence",
+        "label_judgement",
         "label_posterior",
         "logistic",
         "mixup",
         "sample_table",
+        "typicality",
     }
     files = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("somnet_") or "plus" in file.stem}
     assert files - shared == {place.partition(":")[0].rpartition(".")[2] for place in METHODS.values()}

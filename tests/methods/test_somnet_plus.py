@@ -9,7 +9,7 @@ import torch
 
 from somnet.core.schedule import INIT_CNN, INIT_MEMORY
 from somnet.errors import ConfigError
-from somnet.methods import somnet_plus
+from somnet.methods import label_judgement
 from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_labels_are_heard_about_once_and_before_training(toy: "MakeToy", tmp_pat
 def test_of_many_images_some_are_asked_and_all_are_judged(
     toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(somnet_plus, "MOST", 6)
+    monkeypatch.setattr(label_judgement, "MOST", 6)
     made = toy("somnet+")
     method = plus(made)
     with torch.no_grad():

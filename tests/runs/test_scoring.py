@@ -65,7 +65,7 @@ def test_the_truth_by_hand() -> None:
     boxes = [[0.0, 0.0, 50.0, 50.0], *[WHOLE] * 5]
     found = against_truth(judged([0.9, 0.5, 0.4, 0.1, 0.0, 1.0], boxes), part_of(index, 6))
     # right .9 .4, wrong .5 .1: 3 of 4 pairs; IoU 25/50 and 50/100; whole images 50/100 and 50/100
-    assert dataclasses.astuple(found) == pytest.approx((0.75, 0.5, 0.5))
+    assert dataclasses.astuple(found) == pytest.approx((0.75, 0.75, 0.5, 0.5))
 
 
 def test_best_boxes_are_told_from_whole_images() -> None:
@@ -78,7 +78,7 @@ def test_best_boxes_are_told_from_whole_images() -> None:
 
 def test_without_truth_there_is_no_score() -> None:
     assert against_truth(judged([0.9, 0.1], [WHOLE] * 2), part_of(index_of({"label": 0}, {"label": 1}), 2)) == Truth(
-        None, None, None
+        None, None, None, None
     )
 
 

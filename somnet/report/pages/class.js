@@ -25,7 +25,7 @@ const classPage = (() => {
   }
 
   function counts() {
-    const named = { l: "label noise", b: "background noise", d: "duplicates", c: "clean" };
+    const named = { l: "wrong labels", o: "outliers", b: "background noise", d: "duplicates", c: "clean" };
     const counted = Object.entries(named).map(([state, name]) => [current.states.split(state).length - 1, name]);
     return counted.filter(([count]) => count).map(([count, name]) => `${number(count)} ${name}`).join(" · ");
   }
