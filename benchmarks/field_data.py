@@ -64,6 +64,37 @@ def near_classes(root: Path, made: Path) -> Path:
     return folder
 
 
+PICTURES = (".jpg", ".jpeg", ".png")
+FOREIGN = (0.02, 0.3)  # of a class, the least and the largest share of foreign pictures
+
+
+def foreign(root: Path, made: Path) -> Path:
+    """10 garments with pictures of plants and shelves among them, in some classes few and in some many."""
+    folder = made / "foreign"
+    if not (folder / "metadata.csv").is_file():
+        rng = np.random.default_rng(0)
+        scenes = sorted(
+            file for file in (root / "scenes").rglob("*") if file.suffix.lower() in (".jpg", ".jpeg", ".png")
+        )
+        plants = [sorted(kind.iterdir()) for kind in sorted((root / "plantdoc" / "train").iterdir())]
+        rows: list[tuple[str, ...]] = []
+        for split in ("train", "test"):
+            for kind in sorted((root / "clothing10" / split).iterdir()):
+                files = sorted(kind.iterdir())
+                chosen = [(file, kind.name) for file in files]
+                if split == "train":
+                    usual = plants[rng.integers(len(plants))]  # a search finds the same wrong thing again and again
+                    pools = (scenes, usual, plants[rng.integers(len(plants))])
+                    count = int(rng.uniform(*FOREIGN) * len(files))
+                    chosen += [(pools[k % 3][rng.integers(len(pools[k % 3]))], "foreign") for k in range(count)]
+                for number, (file, true) in enumerate(chosen):
+                    name = f"{split}/{kind.name}/{number:04d}{file.suffix.lower()}"
+                    _copy(file, folder / name)
+                    rows.append((name, kind.name, split, true))
+        _write(folder / "metadata.csv", rows)
+    return folder
+
+
 def cifar(percent: str) -> Callable[[Path, Path], Path]:
     """CIFAR-10 with what people have labelled, so many percent of it wrongly."""
 
@@ -90,6 +121,7 @@ FIELD = (
     FieldSet("pasted-open", clothing, "flip=0.2,open=0.2,paste={scenes}", clutter=True),
     FieldSet("pasted-test", clothing, "flip=0.4,paste={scenes},paste_test=1", clutter=True),
     FieldSet("near-classes", near_classes),
+    FieldSet("foreign", foreign),
     FieldSet("cifar-9", cifar("9"), imgsz=96, clean=True),
     FieldSet("cifar-17", cifar("17"), imgsz=96),
     FieldSet("cifar-40", cifar("40"), imgsz=96),

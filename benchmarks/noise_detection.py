@@ -1,0 +1,201 @@
+"""Which labels are wrong: label_score beside the scores and tools that people have, on the same frozen features.
+
+    python -m benchmarks.noise_detection ROOT --out DIR [--seeds 0-4] [--sets flips-40,foreign]
+
+ROOT holds the photos (see field_data.py). Nothing is trained. DIR/scores.csv has a row for each data set, seed and
+score, DIR/table.md the means. cleanlab's own functions see what a user of cleanlab gives them: out-of-fold predictions
+of a logistic regression on features of whole images, and these features.
+"""
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from cleanlab.filter import find_label_issues
+from cleanlab.outlier import OutOfDistribution
+from cleanlab.rank import get_label_quality_scores
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
+from sklearn.neighbors import NearestNeighbors
+
+from benchmarks.field_data import FIELD
+from somnet.benchmark.demo import parse_seeds
+from somnet.config import load_config
+from somnet.data.bags import BagBatches, each_image_once, load
+from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, open_dataset
+from somnet.data.noise import write_noisy
+from somnet.methods.logistic import best_out_of_fold, deal_folds
+from somnet.nn.backbones import Network
+from somnet.runs.label_scores import choose_threshold, score_labels
+from somnet.runs.metrics import auroc
+from somnet.runs.run import build_method
+from somnet.system.allocator import keep_memory
+from somnet.system.compute import Compute
+
+OURS = "label_score"
+WORST = (50, 100, 200)
+BINS = 10  # of the calibration error
+SETS = [data.name for data in FIELD if data.name not in ("pasted", "pasted-test", "plantdoc")]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A score of n images, low is bad."""
+
+    name: str
+    score: NDArray[np.float64]
+    seconds: float
+    flagged: NDArray[np.bool_] | None = None  # what the tool itself calls wrong
+    probability: bool = False  # whether the score claims to be one
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Which labels are wrong, by label_score and by others.")
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--sets", default=",".join(SETS))
+    given = parser.parse_args()
+    keep_memory()
+    given.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name in given.sets.split(","):
+        for seed in parse_seeds(given.seeds):
+            rows += list(measure(given.root, given.out, name, seed))
+            write_csv(given.out / "scores.csv", rows)
+            write_table(given.out / "table.md", rows)
+    print((given.out / "table.md").read_text(encoding="utf-8"))
+
+
+def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, object]]:
+    """All scores of one data set."""
+    data = next(data for data in FIELD if data.name == name)
+    source, recipe = data.source(root, out / "sources"), data.recipe(root)
+    if recipe is not None:
+        noisy = out / "data" / f"{name}-{seed}"
+        if not noisy.exists():
+            write_noisy(source, noisy, recipe, seed=seed)
+        source = noisy
+    config = load_config(flags={"model.imgsz": data.imgsz, "seed": seed, "method": "plain"})
+    compute = Compute()
+    part = open_dataset(source, config, compute).train
+    classes = part.index.classes
+    true = np.array(part.index.table["true_label"].to_pylist(), object)
+    right = true == np.array(classes, object)[part.labels]
+    method = build_method(config, part.labels, len(classes)).eval()
+    features = whole_features(part, method.network, config.model.imgsz, compute)
+    began = time.monotonic()
+    ours = score_labels(method, part, config, compute).right.astype(np.float64)
+    mine = Scored(OURS, ours, time.monotonic() - began, ours < choose_threshold(ours), probability=True)
+    for scored in (mine, *others(features, part.labels, len(classes), seed)):
+        yield {"set": name, "seed": seed, "score": scored.name, **figures(scored, right)}
+
+
+def whole_features(part: Part, network: Network, side: int, compute: Compute) -> NDArray[np.float16]:
+    """Features (n, F) of whole images."""
+    inputs = make_inputs(part, network, side, compute)
+    batches = BagBatches(each_image_once(part.labels), FORWARD_IMAGES, inputs, None, seed=None)
+    with torch.no_grad():
+        features = [network.image_features(batch.images).half().numpy() for batch in load(batches, workers=0)]
+    return np.concatenate(features)
+
+
+def others(features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, seed: int) -> Iterator[Scored]:
+    """What else one can compute from the features in a few lines."""
+    began = time.monotonic()
+    _, p = best_out_of_fold(features, labels, classes, deal_folds(labels, 5, seed))
+    spent = time.monotonic() - began
+    own = p[np.arange(len(labels)), labels]
+    yield Scored("out-of-fold regression", own, spent, probability=True)
+    began = time.monotonic()
+    quality = get_label_quality_scores(labels, p, method="normalized_margin")
+    yield Scored("cleanlab, label", quality, spent + time.monotonic() - began, find_label_issues(labels, p))
+    unit = features.astype(np.float32)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    began = time.monotonic()
+    yield Scored(
+        "cleanlab, outlier", OutOfDistribution().fit_score(features=unit, verbose=False), time.monotonic() - began
+    )
+    began = time.monotonic()
+    means = np.stack([unit[labels == one].sum(axis=0) for one in range(classes)])
+    rest = means[labels] - unit
+    cosine = (unit * rest).sum(axis=1) / np.maximum(np.linalg.norm(rest, axis=1), 1e-9)
+    yield Scored("cosine to class mean", cosine, time.monotonic() - began)
+    began = time.monotonic()
+    near = NearestNeighbors(n_neighbors=min(51, len(unit)), metric="cosine").fit(unit).kneighbors(unit)[1][:, 1:]
+    yield Scored("50 neighbours", (labels[near] == labels[:, None]).mean(axis=1), time.monotonic() - began)
+
+
+def figures(scored: Scored, right: NDArray[np.bool_]) -> dict[str, float | None]:
+    """How good a score is."""
+    wrong, worst = ~right, np.argsort(scored.score, kind="stable")
+    known = bool(wrong.any())
+    found: dict[str, float | None] = {
+        "auroc": auroc(scored.score, right) if known else None,
+        "average precision": float(average_precision_score(wrong, -scored.score)) if known else None,
+        **{f"precision at {count}": float(wrong[worst[:count]].mean()) if known else None for count in WORST},
+        "seconds": scored.seconds,
+    }
+    if scored.flagged is not None:
+        count = int(scored.flagged.sum())
+        found["flagged"] = count / len(right)
+        found["flag precision"] = float(wrong[scored.flagged].mean()) if count else None
+        found["flag recall"] = float(scored.flagged[wrong].mean()) if known else None
+    if scored.probability:
+        found["calibration error"] = calibration_error(scored.score, right)
+    return found
+
+
+def calibration_error(score: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """Mean distance of score and share of right labels, over bins of the score."""
+    place = np.minimum((score * BINS).astype(int), BINS - 1)
+    gaps = [
+        abs(score[place == one].mean() - right[place == one].mean()) * (place == one).mean() for one in np.unique(place)
+    ]
+    return float(np.sum(gaps))
+
+
+FIGURES = ("auroc", "average precision", *(f"precision at {count}" for count in WORST), "flagged", "flag precision")
+FIGURES += ("flag recall", "calibration error", "seconds")
+
+
+def write_csv(file: Path, rows: list[dict[str, object]]) -> None:
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.DictWriter(stream, ("set", "seed", "score", *FIGURES))
+        table.writeheader()
+        table.writerows(rows)
+
+
+def write_table(file: Path, rows: list[dict[str, object]]) -> None:
+    """AUROC of every score on every data set, then all figures of each score; means over seeds."""
+    sets, names = (list(dict.fromkeys(str(row[key]) for row in rows)) for key in ("set", "score"))
+    lines = ["AUROC of wrong labels, mean over seeds:", "", "| | " + " | ".join([*sets, "mean"]) + " |"]
+    lines.append("|---" * (len(sets) + 2) + "|")
+    for name in names:
+        means = [mean(rows, one, name, "auroc") for one in sets]
+        known = [value for value in means if value is not None]
+        lines.append(f"| {name} | " + " | ".join(map(text, [*means, float(np.mean(known)) if known else None])) + " |")
+    for name in names:
+        lines += ["", f"{name}:", "", "| | " + " | ".join(FIGURES) + " |", "|---" * (len(FIGURES) + 1) + "|"]
+        lines += [
+            f"| {one} | " + " | ".join(text(mean(rows, one, name, key)) for key in FIGURES) + " |" for one in sets
+        ]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def mean(rows: list[dict[str, object]], one: str, name: str, key: str) -> float | None:
+    values = [row[key] for row in rows if row["set"] == one and row["score"] == name and row.get(key) is not None]
+    return float(np.mean(np.array(values, np.float64))) if values else None
+
+
+def text(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+if __name__ == "__main__":
+    main()
