@@ -39,6 +39,7 @@ from somnet.data.index import Index, index_from_columns
 from somnet.data.proposals import FILES_PER_CHUNK, FILES_SCHEMA, SCAN_SCHEMA, Scan, files_table, scan, scan_folder
 from somnet.methods.base import Inspection, Method, Step
 from somnet.methods.sample_table import SampleTable
+from somnet.runs.label_scores import LabelScores, with_label_scores
 from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.compute import Compute
 
@@ -112,6 +113,9 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
             lambda: inspect_images(method, part, lookups, Compute(workers=0)),
         )
         yield stage
+        belief = scored["belief"].to_numpy()
+        made_up = LabelScores(belief, np.ones(images, np.float32), np.full(images, -1))
+        scored = with_label_scores(scored, made_up, index.classes)
         yield timed("scores against the truth", lambda: against_truth(scored, part))[1]
         scored = with_unreadable(scored, [Unreadable("bad.jpg", "class 0", "train", "the file is empty")])
         yield timed(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))[1]

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from somnet.methods.base import Inspection
 
+TINY = 1e-12  # keeps a quotient finite
+
 
 def inspect_rois(
     weighed: Mapping[str, Tensor], kept: Tensor, similarity: Tensor, probabilities: Tensor, label: Tensor
@@ -15,16 +17,15 @@ def inspect_rois(
 
     `weighed` is Eq. 10 with its factors, `kept` the normalised weights that are left of it, `similarity` the cosine to
     the nearest key, each (I, P); `probabilities` (I, P, C) those of the classifier. The best region is the kept
-    one in which the given label (I,) is most probable, and label_score is that probability. background_score compares
-    the weight of the whole image with the largest one.
+    one in which the given label (I,) is most probable, and label_score is that probability. background_score is how
+    probable the label is in the whole image, as a share of that.
     """
-    weight = weighed["weight"]  # (I, P)
     of_label = probabilities.gather(2, label[:, None, None].expand(*kept.shape, 1)).squeeze(2)  # (I, P)
     label_score, best = (of_label * (kept > 0)).max(dim=1)  # (I,)
     return Inspection(
         probabilities=torch.einsum("ip,ipc->ic", kept, probabilities),
         label_score=label_score,
-        background_score=weight[:, 0] / weight.amax(dim=1),
+        background_score=(of_label[:, 0] / label_score.clamp(min=TINY)).clamp(max=1),
         weights=kept,
         best=best,
         details={

@@ -100,8 +100,8 @@ def why(records: Records, row: int) -> str:
     if state == "background":
         doubt = "" if given == predicted else f", or maybe “{predicted}”"
         return (
-            f"“{given}” seems to be there{doubt}, but clutter outweighs it: the whole image has only "
-            f"{percent(background)} of the weight of its best region."
+            f"“{given}” seems to be there{doubt}, but small among clutter: in the whole image it is only "
+            f"{percent(background)} as probable as in its best region."
         )
     if state == "duplicate":
         return "Its content is in the training images once more; one copy is enough."

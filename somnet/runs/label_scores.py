@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -85,28 +86,23 @@ def choose_threshold(label_score: NDArray[np.floating]) -> float:
 
 
 def with_label_scores(images: pa.Table, scores: LabelScores, classes: tuple[str, ...]) -> pa.Table:
-    """The table of readable images with these scores; what the method itself believes is its `belief`."""
+    """The table of readable images with these scores before the method's own belief; what is flagged is no clutter."""
     flagged = scores.right < choose_threshold(scores.right)
     outlier = flagged & (scores.known < HALF)
     names = np.array([*classes, None], dtype=object)
     new = {
-        "label_score": pa.array(scores.right),
         "is_label_issue": pa.array(flagged & ~outlier),
+        "label_score": pa.array(scores.right),
         "is_outlier_issue": pa.array(outlier),
         "outlier_score": pa.array(scores.known),
         "suggested_label": pa.array(names[scores.suggested], pa.string()),
-        "belief": images["label_score"],
     }
-    background = np.asarray(images["is_background_issue"].to_numpy(zero_copy_only=False), bool) & ~flagged
-    table = images.set_column(
-        images.schema.get_field_index("is_background_issue"), "is_background_issue", pa.array(background)
-    )
-    for name in ("label_score", "is_label_issue"):
-        table = table.set_column(table.schema.get_field_index(name), name, new.pop(name))
-    place = table.schema.get_field_index("label_score") + 1
+    first = images.schema.get_field_index("belief")
     for offset, (name, column) in enumerate(new.items()):
-        table = table.add_column(place + offset, name, column)
-    return table
+        images = images.add_column(first + offset, name, column)
+    place = images.schema.get_field_index("is_background_issue")
+    cluttered = pc.and_(images["is_background_issue"], pa.array(~flagged))
+    return images.set_column(place, "is_background_issue", cluttered)
 
 
 def flagged_sentence(images: pa.Table) -> str:

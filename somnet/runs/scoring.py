@@ -28,8 +28,8 @@ from somnet.system.ranks import Ranks
 
 log = logging.getLogger("somnet")
 
-LABEL_ISSUE = 0.5  # label_score below it, and another class predicted: a label issue
-BACKGROUND_ISSUE = 0.5  # background_score below it, and no label issue: a background issue
+BACKGROUND_ISSUE = 0.5  # background_score below it: the label is much clearer in a region than in the whole image
+SMALL = 0.5  # area of that region, at most, as a share of the image: else there is little clutter to speak of
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,9 @@ def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa
     pick = np.arange(len(rows))
     shares = batch.boxes[:, 0].cpu().numpy()  # (I, P, 4)
     pixels = shares * np.tile(part.scan.sizes[rows], 2)[:, None]  # (I, P, 4)
+    area = np.prod(shares[pick, best, 2:] - shares[pick, best, :2], axis=1)  # (I,) of the best box
     predicted = inspection.probabilities.argmax(dim=1).cpu().numpy()
-    label_score = inspection.label_score.clamp(0, 1).cpu().numpy()
     background_score = inspection.background_score.clamp(0, 1).cpu().numpy()
-    label_issue = (label_score < LABEL_ISSUE) & (predicted != batch.label.cpu().numpy())
     names = pa.array([display_name(name) for name in part.index.table["file_name"].take(pa.array(rows)).to_pylist()])
     details = {name: value.cpu().numpy() for name, value in inspection.details.items()}  # (I, P) each
     classes = np.array(part.index.classes, dtype=object)
@@ -130,9 +129,8 @@ def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa
             "given_label": pa.array(classes[batch.label.cpu().numpy()], pa.string()),
             "predicted_label": pa.array(classes[predicted], pa.string()),
             "predicted_score": inspection.probabilities.amax(dim=1).cpu().numpy(),
-            "is_label_issue": label_issue,
-            "label_score": label_score,
-            "is_background_issue": (background_score < BACKGROUND_ISSUE) & ~label_issue,
+            "belief": inspection.label_score.clamp(0, 1).cpu().numpy(),
+            "is_background_issue": (background_score < BACKGROUND_ISSUE) & (area <= SMALL),
             "background_score": background_score,
             "is_unreadable_issue": np.zeros(len(rows), bool),
             "unreadable_reason": pa.nulls(len(rows), pa.string()),
@@ -240,9 +238,9 @@ def against_truth(images: pa.Table, part: Part) -> Truth:
     given = pa.array(index.classes, pa.string()).take(pa.array(index.labels()))
     known = np.asarray(true_label.is_valid())  # (n,)
     clean = np.asarray(pc.equal(true_label, given).fill_null(False))  # (n,)
-    own = images["belief" if "belief" in images.column_names else "label_score"]
     area, belief_area = (
-        auroc(score.to_numpy()[known], clean[known]) if known.any() else None for score in (images["label_score"], own)
+        auroc(images[name].to_numpy()[known], clean[known]) if known.any() else None
+        for name in ("label_score", "belief")
     )
     boxes = index.table["true_box"].combine_chunks()
     rows = np.flatnonzero(np.asarray(boxes.is_valid()) & (clean | ~known))

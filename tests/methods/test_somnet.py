@@ -121,7 +121,7 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
         seen = method.inspect(one_bag(0, [WHOLE, HALF, QUARTER]))
     # .08 for the image and .48 for the first region are kept, the second region has next to nothing
     assert seen.weights[0].tolist() == pytest.approx([1 / 7, 6 / 7, 0])
-    assert float(seen.background_score) == pytest.approx(1 / 6)
+    assert float(seen.background_score) == pytest.approx((1 / 3) / (math.exp(3) / (math.exp(3) + 2)))
     assert seen.best.tolist() == [1]
     probability = math.exp(3) / (math.exp(3) + 2)
     assert float(seen.label_score) == pytest.approx(probability)

@@ -39,8 +39,7 @@ def images(belief: list[float]) -> pa.Table:
     return pa.table(
         {
             "file_name": [f"{number}.jpg" for number in range(count)],
-            "is_label_issue": [False] * count,
-            "label_score": pa.array(belief, pa.float32()),
+            "belief": pa.array(belief, pa.float32()),
             "is_background_issue": [True] * count,
         }
     )
@@ -62,4 +61,5 @@ def test_a_doubted_image_is_a_wrong_label_or_an_outlier() -> None:
 
 
 def test_clean_data_have_no_doubted_label() -> None:
-    assert flagged_sentence(images([0.9, 0.95, 1.0])) == "no label is doubted"
+    table = pa.table({"label_score": pa.array([0.9, 0.95, None], pa.float32())})
+    assert flagged_sentence(table) == "no label is doubted"

