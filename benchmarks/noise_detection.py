@@ -86,7 +86,8 @@ def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, o
     part = open_dataset(source, config, compute).train
     classes = part.index.classes
     true = np.array(part.index.table["true_label"].to_pylist(), object)
-    right = true == np.array(classes, object)[part.labels]
+    unknown = np.array([one is None for one in true])  # of photos that are rightly labelled
+    right = unknown | (true == np.array(classes, object)[part.labels])
     method = build_method(config, part.labels, len(classes)).eval()
     features = whole_features(part, method.network, config.model.imgsz, compute)
     began = time.monotonic()

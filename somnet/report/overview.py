@@ -65,7 +65,7 @@ def write_overview(frame: Frame, run: Run, records: Records, pictures: NDArray[n
         titles=TITLES,
         flagged=flagged_sentence(records.table).capitalize(),
         total=count_row(records, "All images", None),
-        rows=sorted(rows, key=lambda row: -row.counts["label"] / max(row.images, 1)),
+        rows=sorted(rows, key=lambda row: -(row.counts["label"] + row.counts["outlier"]) / max(row.images, 1)),
         test=run.summary["test"],
         unchecked=unchecked(run, records, pictures),
         facts=facts(run),

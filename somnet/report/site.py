@@ -113,7 +113,8 @@ def describe_run(run: Run, records: Records) -> dict[str, Any]:
     """What every page may need of the run, for the scripts."""
     readable = ~records.unreadable & (records.label >= 0)
     counts = np.bincount(records.label[readable], minlength=len(records.classes))
-    issues = np.bincount(records.label[readable & records.flags["label"]], minlength=len(records.classes))
+    doubted = records.flags["label"] | records.flags["outlier"]
+    issues = np.bincount(records.label[readable & doubted], minlength=len(records.classes))
     order = np.argsort(-issues / np.maximum(counts, 1), kind="stable")
     return {
         "fingerprint": run.data["fingerprint"],
