@@ -27,18 +27,35 @@ class Judged:
     similarity: NDArray[np.float32]  # (b,) cosine to the most similar prototype of a class
 
 
-def judge_labels(
-    regions: Regions, labels: NDArray[np.int64], classes: int, seed: int, heard: Sequence[int] = WITNESSES
-) -> Iterator[Judged]:
-    """Hear the witnesses `heard` about the given labels (n,), and weigh them."""
-    asked = np.sort(np.random.default_rng((seed, *b"ask")).permutation(len(labels))[:MOST])
-    place = np.full(len(labels), -1)
-    place[asked] = np.arange(len(asked))
-    kept = [some.take(place[rows] >= 0) for rows, some in regions()]
+@dataclass(frozen=True)
+class GivenLabels:
+    """The labels of n images."""
+
+    label: NDArray[np.int64]  # (n,)
+    classes: int
+    groups: NDArray[np.int64] | None = None  # (n,) of duplicates, -1: alone; copies must not vouch for each other
+
+    def asked(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The images (m,) that are asked, one of each picture; and where an image (n,) or its copy is among them."""
+        rows = np.arange(len(self.label))
+        picture = rows if self.groups is None else np.where(self.groups < 0, rows, -1 - self.groups)
+        _, first, number = np.unique(picture, return_index=True, return_inverse=True)
+        asked = np.sort(np.random.default_rng((seed, *b"ask")).permutation(first)[:MOST])
+        place = np.full(len(rows), -1)
+        place[asked] = np.arange(len(asked))
+        return asked, place[first[number]]
+
+
+def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequence[int] = WITNESSES) -> Iterator[Judged]:
+    """Hear the witnesses `heard` about the given labels, and weigh them."""
+    labels = given.label
+    asked, place = given.asked(seed)
+    among = np.isin(np.arange(len(labels)), asked)
+    kept = [some.take(among[rows]) for rows, some in regions()]
     known = RegionFeatures(
         np.concatenate([some.features for some in kept]), np.concatenate([some.real for some in kept])
     )
-    witnesses = ask(known, labels[asked], classes, seed)
+    witnesses = ask(known, labels[asked], given.classes, seed)
     evidence = witnesses.hear(known, np.arange(len(asked)))
     posterior = fit_posterior(evidence[list(heard)], labels[asked])
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights)

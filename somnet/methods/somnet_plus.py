@@ -26,7 +26,7 @@ from somnet.core.types import BagBatch, Phase
 from somnet.errors import ConfigError
 from somnet.methods.base import BagPass, Inspection, Observation, Step, of_label
 from somnet.methods.features import region_features
-from somnet.methods.label_judgement import judge_labels
+from somnet.methods.label_judgement import GivenLabels, judge_labels
 from somnet.methods.mixup import soft_cross_entropy
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.settings import MethodSettings
@@ -82,9 +82,9 @@ class SomNetPlus(SomNet):
             self.judged.fill_(True)
 
     def _judge(self, bag_pass: BagPass) -> None:
-        labels, device = self.labels.cpu().numpy(), self.judged.device
+        given, device = GivenLabels(self.labels.cpu().numpy(), self.classes), self.judged.device
         regions = partial(region_features, self.network, bag_pass)
-        for judged in judge_labels(regions, labels, self.classes, self.config.seed, self.plus.heard()):
+        for judged in judge_labels(regions, given, self.config.seed, self.plus.heard()):
             rows, probable = torch.from_numpy(judged.rows), torch.from_numpy(judged.probable)
             self.targets.put(rows.to(device), probable.float().to(device))
 

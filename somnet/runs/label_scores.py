@@ -22,7 +22,7 @@ from somnet.data.dataset import FORWARD_IMAGES, Part, region_inputs
 from somnet.methods.base import Method
 from somnet.methods.features import region_features
 from somnet.methods.label_evidence import RegionFeatures
-from somnet.methods.label_judgement import judge_labels
+from somnet.methods.label_judgement import GivenLabels, judge_labels
 from somnet.methods.typicality import foreign_probability
 from somnet.nn.backbones import Network
 from somnet.system.compute import Compute
@@ -64,7 +64,7 @@ def score_labels(method: Method, part: Part, config: Config, compute: Compute) -
     n = len(part)
     own, best, similarity = np.zeros(n), np.zeros(n), np.zeros(n)
     shown = np.zeros(n, np.int64)
-    for judged in judge_labels(regions, part.labels, len(part.index.classes), config.seed):
+    for judged in judge_labels(regions, GivenLabels(part.labels, len(part.index.classes), part.groups), config.seed):
         rows, probable = judged.rows, judged.probable
         own[rows] = probable[np.arange(len(rows)), part.labels[rows]]
         shown[rows], best[rows], similarity[rows] = probable.argmax(axis=1), probable.max(axis=1), judged.similarity

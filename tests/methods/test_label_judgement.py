@@ -1,0 +1,66 @@
+"""Labels of a whole training set are judged, in bounded memory, and copies do not vouch for each other."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from somnet.methods import label_judgement
+from somnet.methods.label_evidence import RegionFeatures
+from somnet.methods.label_judgement import GivenLabels, Judged, judge_labels
+
+CLASSES = 3
+
+
+def pictures(images: int = 120) -> tuple[RegionFeatures, NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    true = np.arange(images) % CLASSES
+    features = rng.normal(size=(images, 2, 8)) + 3 * np.eye(CLASSES, 8)[true][:, None]
+    return RegionFeatures(features.astype(np.float16), np.ones((images, 2), bool)), true
+
+
+def judged(regions: RegionFeatures, given: GivenLabels) -> Judged:
+    """Of all images at once, shown some at a time."""
+
+    def show() -> Iterator[tuple[NDArray[np.int64], RegionFeatures]]:
+        for start in range(0, len(regions), 32):
+            rows = np.arange(start, min(start + 32, len(regions)))
+            yield rows, regions.take(rows)
+
+    parts = list(judge_labels(show, given, seed=0))
+    columns = ([getattr(part, name) for part in parts] for name in ("rows", "probable", "similarity"))
+    return Judged(*(np.concatenate(column) for column in columns))
+
+
+@pytest.mark.parametrize("most", [20_000, 60])
+def test_every_image_is_judged_however_few_are_asked(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_judgement, "MOST", most)
+    regions, true = pictures()
+    given = true.copy()
+    given[:12] = (true[:12] + 1 + np.arange(12) // 3 % 2) % CLASSES
+    found = judged(regions, GivenLabels(given, CLASSES))
+    assert found.rows.tolist() == list(range(120))
+    assert (found.probable.argmax(axis=1) == true).mean() > 0.9
+    assert found.probable.sum(axis=1) == pytest.approx(1)
+
+
+def test_of_copies_one_is_asked_and_none_vouches_for_another() -> None:
+    given = GivenLabels(np.zeros(6, np.int64), 2, np.array([-1, 4, 4, -1, 4, 7]))
+    asked, place = given.asked(seed=0)
+    assert asked.tolist() == [0, 1, 3, 5]
+    assert place.tolist() == [0, 1, 1, 2, 1, 3]
+
+
+def test_copies_with_the_same_wrong_label_are_found() -> None:
+    """Ten copies of one picture, all with the wrong label: without their group each would confirm the others."""
+    regions, true = pictures()
+    copies = np.arange(120) < 10
+    features = regions.features.copy()
+    features[copies] = features[0]
+    given = np.where(copies, 1, true)
+    groups = np.where(copies, 0, -1)
+    found = judged(RegionFeatures(features, regions.real), GivenLabels(given, CLASSES, groups))
+    trusting = judged(RegionFeatures(features, regions.real), GivenLabels(given, CLASSES))
+    assert (found.probable[copies, 1] < 0.5).all()
+    assert (trusting.probable[copies, 1] > found.probable[copies, 1]).all()
