@@ -25,10 +25,12 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.field_data import FIELD
 from somnet.benchmark.demo import parse_seeds
-from somnet.config import load_config
+from somnet.config import Config, load_config
 from somnet.data.bags import BagBatches, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, open_dataset
+from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, open_dataset, region_inputs
 from somnet.data.noise import write_noisy
+from somnet.methods.features import region_features
+from somnet.methods.label_evidence import RegionFeatures, ask
 from somnet.methods.logistic import best_out_of_fold, deal_folds
 from somnet.nn.backbones import Network
 from somnet.runs.label_scores import choose_threshold, score_labels
@@ -93,8 +95,25 @@ def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, o
     began = time.monotonic()
     ours = score_labels(method, part, config, compute).right.astype(np.float64)
     mine = Scored(OURS, ours, time.monotonic() - began, ours < choose_threshold(ours), probability=True)
-    for scored in (mine, *others(features, part.labels, len(classes), seed)):
+    alone = witnesses(part, method.network, config, compute)
+    for scored in (mine, *alone, *others(features, part.labels, len(classes), seed)):
         yield {"set": name, "seed": seed, "score": scored.name, **figures(scored, right)}
+
+
+def witnesses(part: Part, network: Network, config: Config, compute: Compute) -> Iterator[Scored]:
+    """Each of the witnesses that label_score hears, alone: what is gained by weighing them?"""
+    inputs, labels = region_inputs(part, network, config, compute), part.labels
+    batches = BagBatches(each_image_once(labels), FORWARD_IMAGES, inputs, None, seed=None)
+    began = time.monotonic()
+    with torch.no_grad():
+        shown = [some for _, some in region_features(network, lambda _: load(batches, workers=0))]
+    regions = RegionFeatures(
+        np.concatenate([some.features for some in shown]), np.concatenate([some.real for some in shown])
+    )
+    evidence = ask(regions, labels, len(part.index.classes), config.seed).hear(regions, np.arange(len(labels)))
+    seconds = time.monotonic() - began
+    for name, said in zip(("belief", "best region", "prototypes", "neighbours"), evidence, strict=True):
+        yield Scored(f"{name} alone", said[np.arange(len(labels)), labels].astype(np.float64), seconds)
 
 
 def whole_features(part: Part, network: Network, side: int, compute: Compute) -> NDArray[np.float16]:
