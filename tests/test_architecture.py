@@ -107,3 +107,21 @@ def test_the_paper_needs_torch_alone(module: str) -> None:
 def test_no_file_runs_what_it_reads(module: str) -> None:
     forbidden = {"pickle", "cPickle", "dill", "joblib", "torch.load", "yaml.load", "marshal", "shelve"}
     assert forbidden.isdisjoint(calls(MODULES[module]))
+
+
+MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 400, 60, 7
+PROJECT = Path(__file__).parent.parent
+CODE = [file for folder in ("somnet", "tests", "benchmarks", "examples") for file in (PROJECT / folder).rglob("*.py")]
+
+
+@pytest.mark.parametrize("file", CODE, ids=lambda file: str(file.relative_to(PROJECT)))
+def test_files_and_functions_are_short(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_LINES
+    if "cli" in file.relative_to(PROJECT).parts:  # a command has as many parameters as it has options
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < MOST_FUNCTION_LINES, node.name
+            names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            assert len([name for name in names if name not in ("self", "cls")]) <= MOST_PARAMETERS, node.name
