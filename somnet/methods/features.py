@@ -11,6 +11,7 @@ from somnet.methods.base import BagPass
 from somnet.methods.label_evidence import RegionFeatures
 from somnet.nn.backbones import Network
 
+HALF_MAX = torch.finfo(torch.float16).max
 FEATURES = "features"  # the phase of a short training that makes the features tell classes apart
 
 
@@ -22,7 +23,7 @@ def training_features(network: Network, bag_pass: BagPass) -> Tensor:
 def region_features(network: Network, bag_pass: BagPass) -> Iterator[tuple[NDArray[np.int64], RegionFeatures]]:
     """Numbers (I,) and region features of all training images, some at a time; for a method with `full_size`."""
     for batch in bag_pass(1):
-        features = network.roi_features(batch.images, batch.boxes[:, 0])  # (I, P, F)
+        features = network.roi_features(batch.images, batch.boxes[:, 0]).clamp(-HALF_MAX, HALF_MAX)  # (I, P, F)
         real = batch.mask[:, 0, : features.shape[1]]  # (I, P)
         yield batch.rows[:, 0].cpu().numpy(), RegionFeatures(features.half().cpu().numpy(), real.cpu().numpy())
 

@@ -1,4 +1,4 @@
-"""What the other images say about the label of an image, from features alone; nothing here has seen its own label.
+"""What the other images say about the label of an image, from features alone.
 
 Four witnesses, each with a number per class, of the size of a logarithm of odds:
 
@@ -9,7 +9,8 @@ Four witnesses, each with a number per class, of the size of a logarithm of odds
    of the class, and the image itself not at all.
 4. neighbours: the logarithm of the share of each class among the most similar other images.
 
-What they are worth differs with the data, and is estimated: see label_posterior.py. Some images are asked, and can be
+An image's own label is no part of what is said about it, but for what it does to others. What they are worth differs
+with the data, and is estimated: see label_posterior.py. Some images are asked, and can be
 heard about any image.
 """
 
@@ -127,7 +128,7 @@ def _belief(models: tuple[Linear, ...], regions: RegionFeatures, fold: NDArray[n
     for number, model in enumerate(models):
         rows = np.flatnonzero((fold == number) | (fold < 0))
         p = model.probabilities(regions.features[rows].reshape(len(rows) * most, width))
-        known = np.log(np.where(model.known, p, p.max(axis=1, keepdims=True)) + LEAST)  # of the unknown nothing is said
+        known = np.log(np.where(model.known, p, 1 / classes) + LEAST)  # of a class it does not know nothing is said
         logs[rows] += known.reshape(len(rows), most, classes) / np.where(fold[rows] < 0, len(models), 1)[:, None, None]
     real = regions.real[..., None]
     mean = (logs * real).sum(axis=1) / real.sum(axis=1)

@@ -58,7 +58,7 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     witnesses = ask(known, labels[asked], given.classes, seed)
     evidence = witnesses.hear(known, np.arange(len(asked)))
     posterior = fit_posterior(evidence[list(heard)], labels[asked])
-    weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights)
+    weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
     log.info("labels: about %.0f %% are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
 
     def judged(rows: NDArray[np.int64], evidence: NDArray[np.float32]) -> Judged:

@@ -68,9 +68,17 @@ def score_labels(method: Method, part: Part, config: Config, compute: Compute) -
         rows, probable = judged.rows, judged.probable
         own[rows] = probable[np.arange(len(rows)), part.labels[rows]]
         shown[rows], best[rows], similarity[rows] = probable.argmax(axis=1), probable.max(axis=1), judged.similarity
-    known = 1 - foreign_probability(similarity)
+    known = 1 - _foreign(similarity, part.labels)
     sure = (shown != part.labels) & (best * known >= SURE)
     return LabelScores((own * known).astype(np.float32), known.astype(np.float32), np.where(sure, shown, -1))
+
+
+def _foreign(similarity: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Probability (n,) to show no class; a class most of which would be foreign is just more varied than the others."""
+    foreign = foreign_probability(similarity)
+    count = np.bincount(labels)
+    varied = np.bincount(labels, weights=foreign) > count / 2  # (C,)
+    return np.where(varied[labels], 0.0, foreign)
 
 
 def choose_threshold(label_score: NDArray[np.floating]) -> float:

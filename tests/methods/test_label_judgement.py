@@ -33,14 +33,14 @@ def judged(regions: RegionFeatures, given: GivenLabels) -> Judged:
     return Judged(*(np.concatenate(column) for column in columns))
 
 
-@pytest.mark.parametrize("most", [20_000, 60])
+@pytest.mark.parametrize("most", [20_000, 120])
 def test_every_image_is_judged_however_few_are_asked(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_judgement, "MOST", most)
-    regions, true = pictures()
+    regions, true = pictures(240)
     given = true.copy()
     given[:12] = (true[:12] + 1 + np.arange(12) // 3 % 2) % CLASSES
     found = judged(regions, GivenLabels(given, CLASSES))
-    assert found.rows.tolist() == list(range(120))
+    assert found.rows.tolist() == list(range(240))
     assert (found.probable.argmax(axis=1) == true).mean() > 0.9
     assert found.probable.sum(axis=1) == pytest.approx(1)
 
