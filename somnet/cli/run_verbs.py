@@ -99,7 +99,9 @@ def clean(
     ] = "drop",
     threshold: Annotated[
         float | None,
-        typer.Option(help="A label_score below it is doubted; by default, so that 80 % of what goes is wrong."),
+        typer.Option(
+            help="A label_score below it is doubted; by default so that, by the scores, 80 % of what goes is wrong."
+        ),
     ] = None,
     max_drop_per_class: Annotated[
         float, typer.Option(help="Share of a class that may go for its labels; the best-scored stay.")

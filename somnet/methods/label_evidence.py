@@ -107,7 +107,9 @@ def ask(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, seed: 
         _fit_regions(regions.take(fold != held), labels[fold != held], classes, strength) for held in range(FOLDS)
     )
     unit = regions.directions()
-    belief = _belief(models, regions, fold)
+    size = max(1, BLOCK // (regions.features.shape[1] * classes))
+    blocks = [slice(start, start + size) for start in range(0, len(labels), size)]
+    belief = np.concatenate([_belief(models, regions.take(block), fold[block]) for block in blocks], axis=1)
     share = fit_posterior(belief, labels).probabilities(belief, labels).astype(np.float32)
     return Witnesses(labels, fold, models, unit, share, share.T @ unit)
 

@@ -5,7 +5,8 @@ m, and what lies above m is of them alone: nothing foreign is more typical than 
 their spread, and below the mode they spread up to SKEW times as far (two halves of normal distributions). What lies
 further below than that can explain is none of the classes: a share q of images, normal around a place well below m.
 Expectation and maximisation give q and, for each image, the probability to be one of these. Below that place it can
-only rise, and above the mode it is 0. Where no image is that far away, q is 0 and no image is called foreign.
+only rise, and above the mode it is 0. Where no image is that far away, q is 0 and no image is called foreign; nor where
+one group with a longer lower tail, as long as it needs to be, is clearly more likely than two.
 """
 
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ SKEW = 2.0  # how much further images of a class may lie below the mode than abo
 APART = 3.0  # spreads below the mode at which the foreign ones begin
 ROUNDS = 200
 FEWEST = 20  # images that tell anything
+CLEARLY = 10.0  # difference in log-likelihood
+MODES = np.linspace(0.4, 0.9, 26)  # quantiles at which the mode of a single group may lie
 TINY = 1e-12
 
 
@@ -31,12 +34,26 @@ class _Mixture:
 
     def foreign(self, similarity: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probability (n,) to be foreign."""
-        below = similarity < self.mode
-        spread = np.where(below, SKEW * self.spread, self.spread)
-        own = (1 - self.share) * 2 * spread / (self.spread * (1 + SKEW)) * norm.pdf(similarity, self.mode, spread)
-        other = self.share * norm.pdf(np.maximum(similarity, self.place), self.place, self.width)
-        probability: NDArray[np.float64] = np.where(below, other / (own + other + TINY), 0.0)
+        own = self._own(similarity, SKEW * self.spread)
+        other = self.share * self._foreign(np.maximum(similarity, self.place))
+        probability: NDArray[np.float64] = np.where(similarity < self.mode, other / (own + other + TINY), 0.0)
         return probability
+
+    def log_likelihood(self, similarity: NDArray[np.float64]) -> float:
+        """Of all similarities (n,), with the lower spread that images of the classes really have."""
+        below = similarity < self.mode
+        squares = np.average((similarity[below] - self.mode) ** 2, weights=1 - self.foreign(similarity)[below] + TINY)
+        own = self._own(similarity, min(float(np.sqrt(squares)), SKEW * self.spread) + TINY)
+        return float(np.log(own + self.share * self._foreign(similarity) + TINY).sum())
+
+    def _own(self, similarity: NDArray[np.float64], lower: float) -> NDArray[np.float64]:
+        spread = np.where(similarity < self.mode, lower, self.spread)
+        density: NDArray[np.float64] = norm.pdf(similarity, self.mode, spread) * 2 * spread / (self.spread + lower)
+        return (1 - self.share) * density
+
+    def _foreign(self, similarity: NDArray[np.float64]) -> NDArray[np.float64]:
+        density: NDArray[np.float64] = norm.pdf(similarity, self.place, self.width)
+        return density
 
     def updated(self, similarity: NDArray[np.float64]) -> "_Mixture":
         """One round; `similarity` (n,) is sorted."""
@@ -66,4 +83,21 @@ def foreign_probability(similarity: NDArray[np.floating]) -> NDArray[np.float64]
     mixture = _Mixture(float(mode), spread, float(mode) - 5 * spread, 2 * spread, 0.02)
     for _ in range(ROUNDS):
         mixture = mixture.updated(ordered)
+    if mixture.log_likelihood(values) < _one_group(ordered) - CLEARLY:
+        return np.zeros(len(values))
     return mixture.foreign(values)
+
+
+def _one_group(ordered: NDArray[np.float64]) -> float:
+    """The highest log-likelihood of one group: half a normal distribution above, such or an exponential one below."""
+    best = -np.inf
+    for mode in np.quantile(ordered, MODES):
+        below, above = mode - ordered[ordered < mode], ordered[ordered >= mode] - mode
+        share, longest = len(below) / len(ordered), below.mean() if len(below) else 0.0
+        if longest < TINY or not above.any():
+            continue
+        upper = norm.logpdf(above, 0, np.sqrt((above**2).mean())).sum() + len(above) * np.log(2 * (1 - share))
+        normal = norm.logpdf(below, 0, np.sqrt((below**2).mean())).sum() + len(below) * np.log(2 * share)
+        exponential = len(below) * np.log(share / longest) - below.sum() / longest
+        best = max(best, float(upper + max(normal, exponential)))
+    return best

@@ -96,7 +96,7 @@ def why(records: Records, row: int) -> str:
         instead = f" and are sure of “{records.classes[other]}”" if other >= 0 else ""
         return f"Probably not “{given}”: the other images give this label only {percent(score)}{instead}."
     if state == "outlier":
-        return f"Probably none of the classes: less like any of them than their images are. Closest is “{predicted}”."
+        return "Probably none of the classes: it is less like any of them than their own images are."
     if state == "background":
         doubt = "" if given == predicted else f", or maybe “{predicted}”"
         return (

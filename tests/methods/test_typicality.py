@@ -27,6 +27,12 @@ def test_where_nothing_is_foreign_nothing_is_called_so(seed: int) -> None:
     assert (foreign_probability(similarities(1000, 0, seed)) > 0.5).sum() <= 2
 
 
+@pytest.mark.parametrize("shape", [1, 2, 3])
+def test_a_long_tail_is_not_foreign(shape: int) -> None:
+    """Cosines near 1 are skewed: all of one group, however long its lower tail."""
+    assert (foreign_probability(1 - np.random.default_rng(0).gamma(shape, 0.03, 1000)) > 0.5).sum() == 0
+
+
 def test_the_less_similar_the_more_foreign() -> None:
     values = np.sort(similarities(500, 100))
     found = foreign_probability(values)
