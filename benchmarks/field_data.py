@@ -73,9 +73,7 @@ def foreign(root: Path, made: Path) -> Path:
     folder = made / "foreign"
     if not (folder / "metadata.csv").is_file():
         rng = np.random.default_rng(0)
-        scenes = sorted(
-            file for file in (root / "scenes").rglob("*") if file.suffix.lower() in (".jpg", ".jpeg", ".png")
-        )
+        scenes = sorted(file for file in (root / "scenes").rglob("*") if file.suffix.lower() in PICTURES)
         plants = [sorted(kind.iterdir()) for kind in sorted((root / "plantdoc" / "train").iterdir())]
         rows: list[tuple[str, ...]] = []
         for split in ("train", "test"):

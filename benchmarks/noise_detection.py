@@ -30,7 +30,7 @@ from somnet.data.bags import BagBatches, each_image_once, load
 from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, open_dataset, region_inputs
 from somnet.data.noise import write_noisy
 from somnet.methods.features import region_features
-from somnet.methods.label_evidence import RegionFeatures, ask
+from somnet.methods.label_evidence import ask, join_regions
 from somnet.methods.logistic import best_out_of_fold, deal_folds
 from somnet.nn.backbones import Network
 from somnet.runs.label_scores import choose_threshold, score_labels
@@ -106,10 +106,7 @@ def witnesses(part: Part, network: Network, config: Config, compute: Compute) ->
     batches = BagBatches(each_image_once(labels), FORWARD_IMAGES, inputs, None, seed=None)
     began = time.monotonic()
     with torch.no_grad():
-        shown = [some for _, some in region_features(network, lambda _: load(batches, workers=0))]
-    regions = RegionFeatures(
-        np.concatenate([some.features for some in shown]), np.concatenate([some.real for some in shown])
-    )
+        regions = join_regions([some for _, some in region_features(network, lambda _: load(batches, workers=0))])
     evidence = ask(regions, labels, len(part.index.classes), config.seed).hear(regions, np.arange(len(labels)))
     seconds = time.monotonic() - began
     for name, said in zip(("belief", "best region", "prototypes", "neighbours"), evidence, strict=True):

@@ -11,12 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from somnet.errors import ConfigError
-from somnet.runs.label_scores import choose_threshold
+from somnet.runs.label_scores import OUTLIER, choose_threshold
 from somnet.system.files import csv_text
 
 Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-OUTLIER = 0.5  # outlier_score below which a doubted image is called none of the classes
 KEEP, DROP, RELABEL = "keep", "drop", "relabel"
 
 

@@ -54,7 +54,7 @@ def draw_bags(
     bags, present, bag_labels = [], [], []
     for label, in_order in _by_class(labels, rows):
         members = rng.permutation(in_order)
-        pictures = _pictures(members, groups)
+        pictures = pictures_of(members, groups)
         if images_per_bag > 1 and len(np.unique(pictures)) < len(members):
             dealt, real = _deal(members, pictures, images_per_bag)
         else:
@@ -87,7 +87,7 @@ def count_bags(
 ) -> int:
     """How many bags an epoch has."""
     members = (members for _, members in _by_class(labels, rows))
-    return sum(_bags_of_class(_pictures(rows_of_class, groups), images_per_bag) for rows_of_class in members)
+    return sum(_bags_of_class(pictures_of(rows_of_class, groups), images_per_bag) for rows_of_class in members)
 
 
 def _by_class(labels: NDArray[np.int64], rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -97,7 +97,7 @@ def _by_class(labels: NDArray[np.int64], rows: NDArray[np.int64]) -> Iterator[tu
     yield from zip(present.tolist(), np.split(rows, first[1:]), strict=True)
 
 
-def _pictures(members: NDArray[np.int64], groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def pictures_of(members: NDArray[np.int64], groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Which picture each member shows (m,): members of a group show the same, all others one of their own."""
     if groups is None:
         return members

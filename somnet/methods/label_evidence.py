@@ -14,6 +14,7 @@ with the data, and is estimated: see label_posterior.py. Some images are asked, 
 heard about any image.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,12 @@ class RegionFeatures:
         return _unit(np.einsum("mpf,mp->mf", _unit(self.features.astype(np.float32)), self.real.astype(np.float32)))
 
 
+def join_regions(some: Sequence[RegionFeatures]) -> RegionFeatures:
+    """Those of several batches, in their order."""
+    features, real = zip(*((each.features, each.real) for each in some), strict=True)
+    return RegionFeatures(np.concatenate(features), np.concatenate(real))
+
+
 @dataclass(frozen=True)
 class Witnesses:
     """Images that were asked, and what is needed to hear them about any image."""
@@ -70,8 +77,8 @@ class Witnesses:
     def hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
         """Evidence (J, b, C) about images; `place` (b,) is an image's own among those asked, -1: it is not."""
         size = max(1, BLOCK // max(len(self.labels), regions.features[0].size))
-        blocks = [slice(start, start + size) for start in range(0, len(regions), size)]
-        return np.concatenate([self._hear(regions.take(block), place[block]) for block in blocks], axis=1)
+        heard = [self._hear(regions.take(block), place[block]) for block in _blocks(len(regions), size)]
+        return np.concatenate(heard, axis=1)
 
     def _hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
         own = place >= 0
@@ -108,8 +115,8 @@ def ask(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, seed: 
     )
     unit = regions.directions()
     size = max(1, BLOCK // (regions.features.shape[1] * classes))
-    blocks = [slice(start, start + size) for start in range(0, len(labels), size)]
-    belief = np.concatenate([_belief(models, regions.take(block), fold[block]) for block in blocks], axis=1)
+    beliefs = [_belief(models, regions.take(block), fold[block]) for block in _blocks(len(labels), size)]
+    belief = np.concatenate(beliefs, axis=1)
     share = fit_posterior(belief, labels).probabilities(belief, labels).astype(np.float32)
     return Witnesses(labels, fold, models, unit, share, share.T @ unit)
 
@@ -135,6 +142,10 @@ def _belief(models: tuple[Linear, ...], regions: RegionFeatures, fold: NDArray[n
     real = regions.real[..., None]
     mean = (logs * real).sum(axis=1) / real.sum(axis=1)
     return np.stack([mean, np.where(real, logs, -np.inf).max(axis=1)])
+
+
+def _blocks(count: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def _unit(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from somnet.methods.label_evidence import PROTOTYPES, SHARPNESS, WITNESSES, RegionFeatures, ask
+from somnet.data.bags import pictures_of
+from somnet.methods.label_evidence import PROTOTYPES, SHARPNESS, WITNESSES, RegionFeatures, ask, join_regions
 from somnet.methods.label_posterior import fit_posterior
 
 log = logging.getLogger("somnet")
@@ -37,11 +38,10 @@ class GivenLabels:
 
     def asked(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The images (m,) that are asked, one of each picture; and where an image (n,) or its copy is among them."""
-        rows = np.arange(len(self.label))
-        picture = rows if self.groups is None else np.where(self.groups < 0, rows, -1 - self.groups)
-        _, first, number = np.unique(picture, return_index=True, return_inverse=True)
+        pictures = pictures_of(np.arange(len(self.label)), self.groups)
+        _, first, number = np.unique(pictures, return_index=True, return_inverse=True)
         asked = np.sort(np.random.default_rng((seed, *b"ask")).permutation(first)[:MOST])
-        place = np.full(len(rows), -1)
+        place = np.full(len(pictures), -1)
         place[asked] = np.arange(len(asked))
         return asked, place[first[number]]
 
@@ -51,10 +51,7 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     labels = given.label
     asked, place = given.asked(seed)
     among = np.isin(np.arange(len(labels)), asked)
-    kept = [some.take(among[rows]) for rows, some in regions()]
-    known = RegionFeatures(
-        np.concatenate([some.features for some in kept]), np.concatenate([some.real for some in kept])
-    )
+    known = join_regions([some.take(among[rows]) for rows, some in regions()])
     witnesses = ask(known, labels[asked], given.classes, seed)
     evidence = witnesses.hear(known, np.arange(len(asked)))
     posterior = fit_posterior(evidence[list(heard)], labels[asked])

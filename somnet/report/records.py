@@ -84,11 +84,6 @@ class Records:
         return np.where(self.flags["label"], self._class_number("suggested_label"), -1)
 
     @cached_property
-    def outlier_score(self) -> NDArray[np.float64]:
-        """(n,), 1 for unreadable files and in runs of an older version."""
-        return self._number("outlier_score") if "outlier_score" in self.table.column_names else np.ones(len(self))
-
-    @cached_property
     def flags(self) -> dict[str, NDArray[np.bool_]]:
         """The states of every image, each (n,); a faulty image can have several, a clean one has no other."""
         faults = {

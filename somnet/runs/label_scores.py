@@ -31,6 +31,7 @@ from somnet.system.ranks import ALONE
 
 PROMISED = 0.8  # share of the flagged images whose label is wrong, by the scores themselves
 HALF = 0.5  # nothing is flagged that is more likely right than wrong
+OUTLIER = 0.5  # outlier_score below which a flagged image is called none of the classes
 SURE = 0.8  # probability from which on another label is suggested
 
 
@@ -96,7 +97,7 @@ def choose_threshold(label_score: NDArray[np.floating]) -> float:
 def with_label_scores(images: pa.Table, scores: LabelScores, classes: tuple[str, ...]) -> pa.Table:
     """The table of readable images with these scores before the method's own belief; what is flagged is no clutter."""
     flagged = scores.right < choose_threshold(scores.right)
-    outlier = flagged & (scores.known < HALF)
+    outlier = flagged & (scores.known < OUTLIER)
     names = np.array([*classes, None], dtype=object)
     new = {
         "is_label_issue": pa.array(flagged & ~outlier),

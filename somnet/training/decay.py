@@ -16,6 +16,7 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
+from somnet.data.bags import pictures_of
 from somnet.methods.logistic import choose_strength, deal_folds
 
 log = logging.getLogger("somnet")
@@ -32,8 +33,7 @@ def sample_rows(labels: NDArray[np.int64], seed: int, groups: NDArray[np.int64] 
     """
     rng = np.random.default_rng((seed, *b"decay"))
     classes = rng.permutation(np.unique(labels))[:MOST_CLASSES]
-    pictures = np.arange(len(labels)) if groups is None else np.where(groups < 0, np.arange(len(labels)), -1 - groups)
-    rows = np.unique(pictures, return_index=True)[1]
+    rows = np.unique(pictures_of(np.arange(len(labels)), groups), return_index=True)[1]
     rows = rows[np.isin(labels[rows], classes)]
     return np.sort(rng.permutation(rows)[:MOST_IMAGES])
 
