@@ -2,8 +2,8 @@
 
 ROOT holds `clothing10/` (train and test folders of 10 garments), `clothing_open/` (foreign.csv and photos of other
 garments, labelled as what a search would take them for), `scenes/` (pictures of anything else),
-`cifar10n/data/*.parquet` (images as bytes with the columns label, label_random1, label_aggregate, true_label) and
-`plantdoc/` (train and test).
+`cifar10n/data/*.parquet` (images as bytes with the columns label, label_random1, label_aggregate, true_label),
+`plantdoc/` (train and test) and `crawls/` (see judged_crawls/README.md).
 """
 
 import csv
@@ -14,13 +14,24 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
 
-from somnet.data.noise import NoiseRecipe, parse_noise
+from somnet.config import Config, load_config
+from somnet.data.bags import BagBatches, each_image_once, load
+from somnet.data.dataset import FORWARD_IMAGES, Part, open_dataset, region_inputs
+from somnet.data.noise import NoiseRecipe, parse_noise, write_noisy
+from somnet.methods.features import region_features
+from somnet.methods.label_evidence import RegionFeatures, join_regions
+from somnet.nn.backbones import Network
+from somnet.system.compute import Compute
 from somnet.system.files import parse_json
 
 HUMAN_LABELS = {"9": "label_aggregate", "17": "label_random1", "40": "label"}  # by how many percent are wrong
 CIFAR_TRAIN = 4_000  # of its 10,000 training images, so that a run takes as long as on the other data
 COLUMNS = ("file_name", "label", "split", "true_label")
+VERDICTS = Path(__file__).parent / "judged_crawls"
+DEBATABLE = "debatable"  # the true label of an image that no figure counts
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,36 @@ class FieldSet:
     def recipe(self, root: Path) -> NoiseRecipe | None:
         """The noise that is made, if any."""
         return parse_noise(self.noise.format(scenes=root / "scenes")) if self.noise else None
+
+    def training_images(self, root: Path, out: Path, seed: int) -> tuple[Config, Part]:
+        """The training images of a seed, made noisy under `out` once, and the config to see them by."""
+        source, recipe = self.source(root, out / "sources"), self.recipe(root)
+        if recipe is not None:
+            noisy = out / "data" / f"{self.name}-{seed}"
+            if not noisy.exists():
+                write_noisy(source, noisy, recipe, seed=seed)
+            source = noisy
+        config = load_config(flags={"model.imgsz": self.imgsz, "seed": seed, "method": "plain"})
+        return config, open_dataset(source, config, Compute()).train
+
+
+def right_labels(part: Part) -> NDArray[np.bool_]:
+    """Whether each label (n,) is right; where no truth is known it is."""
+    given = (part.index.classes[label] for label in part.labels)
+    return np.array([true is None or true == label for true, label in zip(true_labels(part), given, strict=True)])
+
+
+def true_labels(part: Part) -> list[str | None]:
+    """The class that each image shows, None where that is not known to differ from its label."""
+    return list(part.index.table["true_label"].to_pylist())
+
+
+def all_regions(part: Part, network: Network, config: Config) -> RegionFeatures:
+    """Features of the image and its first proposals, of all images."""
+    inputs = region_inputs(part, network, config, Compute())
+    batches = BagBatches(each_image_once(part.labels), FORWARD_IMAGES, inputs, None, seed=None)
+    with torch.no_grad():
+        return join_regions([some for _, some in region_features(network, lambda _: load(batches, workers=0))])
 
 
 def clothing(root: Path, _: Path) -> Path:
@@ -110,12 +151,33 @@ def plantdoc(root: Path, _: Path) -> Path:
     return root / "plantdoc"
 
 
+def crawl(name: str) -> Callable[[Path, Path], Path]:
+    """What a search for words brought, judged by eye."""
+
+    def source(root: Path, made: Path) -> Path:
+        folder = made / f"crawl-{name}"
+        if not (folder / "metadata.csv").is_file():
+            with (VERDICTS / f"{name}.csv").open(newline="", encoding="utf-8") as table:
+                verdicts = list(csv.DictReader(table))
+            true = {"noise": "none", "loose": DEBATABLE}
+            for row in verdicts:
+                _copy(root / "crawls" / name / row["file_name"], folder / row["file_name"])
+            _write(
+                folder / "metadata.csv",
+                [(row["file_name"], row["label"], "train", true.get(row["verdict"], row["label"])) for row in verdicts],
+            )
+        return folder
+
+    return source
+
+
 FIELD = (
     FieldSet("clean", clothing, clean=True),
     FieldSet("flips-10", clothing, "flip=0.1", clean=True),
     FieldSet("flips-40", clothing, "flip=0.4"),
     FieldSet("pasted", clothing, "paste={scenes}", clutter=True),
     FieldSet("pasted-flips", clothing, "flip=0.4,paste={scenes}", clutter=True),
+    FieldSet("pasted-flips-224", clothing, "flip=0.4,paste={scenes}", imgsz=224, clutter=True),
     FieldSet("pasted-open", clothing, "flip=0.2,open=0.2,paste={scenes}", clutter=True),
     FieldSet("pasted-test", clothing, "flip=0.4,paste={scenes},paste_test=1", clutter=True),
     FieldSet("near-classes", near_classes),
@@ -124,6 +186,9 @@ FIELD = (
     FieldSet("cifar-17", cifar("17"), imgsz=96),
     FieldSet("cifar-40", cifar("40"), imgsz=96),
     FieldSet("plantdoc", plantdoc, clean=True),
+)
+CRAWLS = tuple(  # without a test set
+    FieldSet(f"crawl-{name}", crawl(name), imgsz=224) for name in ("objects", "materials", "sports")
 )
 
 

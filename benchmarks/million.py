@@ -36,9 +36,11 @@ from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_ba
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, Unreadable
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
+from somnet.data.picture_quality import STORED
 from somnet.data.proposals import FILES_PER_CHUNK, FILES_SCHEMA, SCAN_SCHEMA, Scan, files_table, scan, scan_folder
 from somnet.methods.base import Inspection, Method, Step
 from somnet.methods.sample_table import SampleTable
+from somnet.runs.file_issues import with_file_issues
 from somnet.runs.label_scores import LabelScores, with_label_scores
 from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.compute import Compute
@@ -116,6 +118,8 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
         belief = scored["belief"].to_numpy()
         made_up = LabelScores(belief, np.ones(images, np.float32), np.full(images, -1))
         scored = with_label_scores(scored, made_up, index.classes)
+        scored, stage = timed("issues of the files", lambda: with_file_issues(scored, data))
+        yield stage
         yield timed("scores against the truth", lambda: against_truth(scored, part))[1]
         scored = with_unreadable(scored, [Unreadable("bad.jpg", "class 0", "train", "the file is empty")])
         yield timed(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))[1]
@@ -152,7 +156,7 @@ def make_images(folder: Path, count: int, classes: int) -> dict[str, pa.Array]:
 
 
 def fill_cache(index: Index) -> None:
-    """What a first scan would leave: a key, twenty boxes and a hash per image, some of them copies."""
+    """What a first scan would leave: a key, twenty boxes, a hash and measures per image, some of them copies."""
     rng = np.random.default_rng(1)
     count, boxes = len(index), CONFIG.proposals.max_boxes
     same = np.where(rng.random(count) < COPIES, rng.integers(0, count, count), np.arange(count))
@@ -170,7 +174,9 @@ def fill_cache(index: Index) -> None:
         ends = pa.array(np.arange(rows + 1, dtype=np.int32) * 4 * boxes)
         side = pa.array(np.full(rows, SIDE, np.int32))
         lists = pa.ListArray.from_arrays(ends, pa.array(pixels.ravel()))
-        columns = [keys[start : start + rows], side, side, lists, hashes[start : start + rows], pa.nulls(rows)]
+        measured = np.arange(rows + 1, dtype=np.int32) * STORED
+        quality = pa.ListArray.from_arrays(measured, np.full(rows * STORED, 0.5, np.float32))
+        columns = [keys[start : start + rows], side, side, lists, hashes[start : start + rows], quality, pa.nulls(rows)]
         scanned = pa.Table.from_arrays(columns, names=SCAN_SCHEMA.names).cast(SCAN_SCHEMA)
         pq.write_table(scanned, scan_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
 

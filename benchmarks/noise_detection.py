@@ -11,7 +11,7 @@ import argparse
 import csv
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,17 +23,16 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 from sklearn.neighbors import NearestNeighbors
 
-from benchmarks.field_data import FIELD
+from benchmarks.field_data import CRAWLS, DEBATABLE, FIELD, all_regions, right_labels, true_labels
 from somnet.benchmark.demo import parse_seeds
-from somnet.config import Config, load_config
+from somnet.config import Config
 from somnet.data.bags import BagBatches, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, open_dataset, region_inputs
-from somnet.data.noise import write_noisy
-from somnet.methods.features import region_features
-from somnet.methods.label_evidence import ask, join_regions
+from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs
+from somnet.methods.label_evidence import ask
 from somnet.methods.logistic import best_out_of_fold, deal_folds
 from somnet.nn.backbones import Network
-from somnet.runs.label_scores import choose_threshold, score_labels
+from somnet.runs.doubt import choose_threshold
+from somnet.runs.label_scores import score_labels
 from somnet.runs.metrics import auroc
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
@@ -42,7 +41,8 @@ from somnet.system.compute import Compute
 OURS = "label_score"
 WORST = (50, 100, 200)
 BINS = 10  # of the calibration error
-SETS = [data.name for data in FIELD if data.name not in ("pasted", "pasted-test", "plantdoc")]
+NOT_HERE = ("pasted", "pasted-test", "pasted-flips-224", "plantdoc")
+DATA = {data.name: data for data in (*CRAWLS, *FIELD) if data.name not in NOT_HERE}
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,18 @@ class Scored:
     flagged: NDArray[np.bool_] | None = None  # what the tool itself calls wrong
     probability: bool = False  # whether the score claims to be one
 
+    def of(self, rows: NDArray[np.bool_]) -> "Scored":
+        """The score of some of the images."""
+        flagged = None if self.flagged is None else self.flagged[rows]
+        return replace(self, score=self.score[rows], flagged=flagged)
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Which labels are wrong, by label_score and by others.")
     parser.add_argument("root", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", default="0-4")
-    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--sets", default=",".join(DATA))
     given = parser.parse_args()
     keep_memory()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -76,37 +81,23 @@ def main() -> None:
 
 def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, object]]:
     """All scores of one data set."""
-    data = next(data for data in FIELD if data.name == name)
-    source, recipe = data.source(root, out / "sources"), data.recipe(root)
-    if recipe is not None:
-        noisy = out / "data" / f"{name}-{seed}"
-        if not noisy.exists():
-            write_noisy(source, noisy, recipe, seed=seed)
-        source = noisy
-    config = load_config(flags={"model.imgsz": data.imgsz, "seed": seed, "method": "plain"})
-    compute = Compute()
-    part = open_dataset(source, config, compute).train
-    classes = part.index.classes
-    true = np.array(part.index.table["true_label"].to_pylist(), object)
-    unknown = np.array([one is None for one in true])  # of photos that are rightly labelled
-    right = unknown | (true == np.array(classes, object)[part.labels])
+    config, part = DATA[name].training_images(root, out, seed)
+    compute, classes, right = Compute(), part.index.classes, right_labels(part)
     method = build_method(config, part.labels, len(classes)).eval()
     features = whole_features(part, method.network, config.model.imgsz, compute)
     began = time.monotonic()
     ours = score_labels(method, part, config, compute).right.astype(np.float64)
     mine = Scored(OURS, ours, time.monotonic() - began, ours < choose_threshold(ours), probability=True)
-    alone = witnesses(part, method.network, config, compute)
+    alone = witnesses(part, method.network, config)
+    counted = np.array([true != DEBATABLE for true in true_labels(part)])
     for scored in (mine, *alone, *others(features, part.labels, len(classes), seed)):
-        yield {"set": name, "seed": seed, "score": scored.name, **figures(scored, right)}
+        yield {"set": name, "seed": seed, "score": scored.name, **figures(scored.of(counted), right[counted])}
 
 
-def witnesses(part: Part, network: Network, config: Config, compute: Compute) -> Iterator[Scored]:
+def witnesses(part: Part, network: Network, config: Config) -> Iterator[Scored]:
     """Each of the witnesses that label_score hears, alone: what is gained by weighing them?"""
-    inputs, labels = region_inputs(part, network, config, compute), part.labels
-    batches = BagBatches(each_image_once(labels), FORWARD_IMAGES, inputs, None, seed=None)
-    began = time.monotonic()
-    with torch.no_grad():
-        regions = join_regions([some for _, some in region_features(network, lambda _: load(batches, workers=0))])
+    labels, began = part.labels, time.monotonic()
+    regions = all_regions(part, network, config)
     evidence = ask(regions, labels, len(part.index.classes), config.seed).hear(regions, np.arange(len(labels)))
     seconds = time.monotonic() - began
     for name, said in zip(("belief", "best region", "prototypes", "neighbours"), evidence, strict=True):

@@ -24,4 +24,4 @@ srun torchrun \
   --rdzv-backend c10d \
   --rdzv-endpoint "$head:29500" \
   --max-restarts 3 \
-  -m somnet train "$data" --out "$run" --precision bf16 "${resume[@]}"
+  -m somnet train "$data" --out "$run" "${resume[@]}"

@@ -3,7 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from somnet.system.cores import share_the_machine
+from somnet.system.progress import show_log
 from somnet.system.version import VERSION
+
+share_the_machine()  # here, as it has to come before torch
 
 __version__ = VERSION
 
@@ -12,7 +16,8 @@ if TYPE_CHECKING:
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
     from somnet.exports.network import export
-    from somnet.runs.run import Evaluation, Prediction, Run
+    from somnet.runs.run import Evaluation, Prediction
+    from somnet.training.finished_run import Run
     from somnet.training.train import train
 
 _PLACES = {
@@ -21,7 +26,7 @@ _PLACES = {
     "Config": "somnet.config",
     "Evaluation": "somnet.runs.run",
     "Prediction": "somnet.runs.run",
-    "Run": "somnet.runs.run",
+    "Run": "somnet.training.finished_run",
     "SomnetError": "somnet.errors",
     "clean": "somnet.cleaning.clean",
     "export": "somnet.exports.network",
@@ -47,5 +52,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import on first use: `somnet --help` need not wait for torch."""
     if name in _PLACES:
+        show_log()
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'somnet' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """What completion offers: the names that are promised."""
+    return sorted({*globals(), *__all__})

@@ -7,13 +7,13 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from somnet.errors import ConfigError
-from somnet.methods.registry import TRUSTED, is_trusted, section_named, sections_of, trust
+from somnet.errors import ConfigError, did_you_mean
+from somnet.methods.registry import METHODS, TRUSTED, is_trusted, section_named, sections_of, trust
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Share, Strength
 
 SEEDS = 2**32  # seeds are below it
@@ -25,10 +25,11 @@ Chosen = Annotated[Strength | None, BeforeValidator(lambda value: None if value 
 
 
 class ModelConfig(Section):
-    """The CNN."""
+    """The backbone."""
 
     name: str = "tf_efficientnet_lite0"  # any timm name; this one's ImageNet weights come with the installation
-    pretrained: bool = True  # start from ImageNet weights
+    pretrained: bool = True  # start from pretrained weights
+    weights: str = ""  # safetensors file with them, instead of those that timm fetches
     freeze: Literal["trunk", "none"] = "trunk"  # frozen: trunk, all but the last stage (maps are cached), or none
     imgsz: Annotated[int, Field(ge=32, le=2048)] = 224  # side of the input, in pixels
 
@@ -59,7 +60,7 @@ class TrainConfig(Section):
     momentum: Momentum = 0.9  # of SGD
     weight_decay: Strength = 1e-4  # of SGD, but for the classifier
     classifier_decay: Chosen = None  # its own weight decay; unset: chosen by how well labels can be predicted
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # of the CNN's maps; less than fp32 needs a CUDA GPU
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # of the CNN's maps; auto: bf16 on a GPU that has it
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 
 
@@ -73,10 +74,20 @@ class Config(Section):
 
     method: str = "somnet+"  # a name of docs/methods.md, or package.module:Class of your own
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0  # all randomness follows from it
+    decisions: tuple[str, ...] = ()  # files with what people decided about training images, the latest last
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     views: ViewConfig = ViewConfig()
     train: TrainConfig = TrainConfig()
+
+    if not TYPE_CHECKING:  # for whom the fields above are the arguments
+
+        def __init__(self, **tree: Any) -> None:
+            """Refuse what is wrong in our own words, in Python as on the command line."""
+            try:
+                super().__init__(**tree)
+            except ValidationError as error:
+                raise ConfigError(f"the config is not valid: {_all_mistakes(tree, error)}") from None
 
     @model_validator(mode="before")
     @classmethod
@@ -103,7 +114,7 @@ class Config(Section):
 
     def hash(self) -> str:
         """Short fingerprint: two runs with the same one did the same work. Other methods' settings do not count."""
-        own = {*type(self).model_fields, *sections_of(self.method)}
+        own = {*type(self).model_fields, *sections_of(self.method)} - {"decisions"}  # what they say is part of the data
         canonical = json.dumps(self.model_dump(include=own), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -141,17 +152,22 @@ def _plain(value: Any) -> Any:
 def validated(tree: Mapping[str, Any]) -> Config:
     """A config from nested mappings; what is wrong is named with its place."""
     try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        shared = {name: value for name, value in tree.items() if name in Config.model_fields}
-        told = mistakes(error)
-        try:
-            Config.model_validate(shared)
-        except ValidationError as more:  # mistakes in the sections of methods must not hide the others
-            told = told if mistakes(more) in told else f"{told}; {mistakes(more)}"
-        raise ConfigError(f"the config is not valid: {told}") from None
+        return Config(**tree)
     except RecursionError:
         raise ConfigError("the config is nested too deeply: see docs/configuration.md for the names") from None
+
+
+def _all_mistakes(tree: Mapping[str, Any], error: ValidationError) -> str:
+    """Mistakes in the sections of methods must not hide the others."""
+    shared = {name: value for name, value in tree.items() if name in Config.model_fields}
+    told = mistakes(error)
+    try:
+        if len(shared) < len(tree):
+            Config(**shared)
+    except ConfigError as more:
+        others = str(more).removeprefix("the config is not valid: ")
+        told = told if others in told else f"{told}; {others}"
+    return told
 
 
 def load_config(
@@ -200,11 +216,33 @@ def _put(tree: dict[str, Any], name: str, value: Any) -> None:
     for parent in parents:
         child = node.get(parent)
         if not isinstance(child, dict):
-            raise ConfigError(f"unknown setting '{name}': the names here are {', '.join(sorted(node))}")
+            raise _unknown_setting(name, parent, node)
         node = child
     if leaf not in node or isinstance(node[leaf], dict):
-        raise ConfigError(f"unknown setting '{name}': the names here are {', '.join(sorted(node))}")
+        raise _unknown_setting(name, leaf, node)
     node[leaf] = value
+
+
+def _unknown_setting(name: str, word: str, node: Mapping[str, Any]) -> ConfigError:
+    near = did_you_mean(word, node)
+    return ConfigError(f"unknown setting '{name}':{near} the names here are {', '.join(sorted(node))}")
+
+
+def setting_names() -> list[str]:
+    """Dotted names of all settings: those of every run, and of our own methods."""
+    kinds: dict[str, type[BaseModel]] = {}
+    for method in METHODS:
+        kinds |= sections_of(method)
+    return [*_names_in(Config), *(f"{name}.{field}" for name, kind in kinds.items() for field in _names_in(kind))]
+
+
+def _names_in(kind: type[BaseModel]) -> list[str]:
+    names = []
+    for name, field in kind.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        nested = _names_in(type(default)) if isinstance(default, BaseModel) else []
+        names += [name, *(f"{name}.{inner}" for inner in nested)]
+    return names
 
 
 def mistakes(error: ValidationError) -> str:
@@ -214,6 +252,6 @@ def mistakes(error: ValidationError) -> str:
         place = ".".join(str(key) for key in problem["loc"]) or "config"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            message = "unknown setting: see docs/configuration.md for the names"
+            message = f"unknown setting:{did_you_mean(place, setting_names())} see docs/configuration.md for the names"
         lines.append(f"{place}: {message} (got {reprlib.repr(problem['input'])})")
     return "; ".join(lines)

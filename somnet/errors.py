@@ -11,6 +11,9 @@ SomnetError
 TrainingStopped          a signal asked to stop; the state is saved
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 OPENCV_FIX = (
     "pip uninstall -y opencv-python opencv-python-headless opencv-contrib-python && "
     "pip install --force-reinstall opencv-contrib-python-headless"
@@ -54,3 +57,9 @@ class TrainingStopped(BaseException):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal_number  # the shell's convention: 130 for Ctrl-C, 143 for SIGTERM
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question for a message, with the name that is nearest to one that does not exist; nothing if none is near."""
+    near = get_close_matches(name.lower(), list(known), 1)
+    return f" did you mean '{near[0]}'?" if near else ""

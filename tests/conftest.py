@@ -211,7 +211,8 @@ def make_toy(method: str = "somnet", **more: object) -> Toy:
     found = np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape)], axis=2).astype(np.float32)
     found[np.arange(4) >= counts[:, None]] = 0
     keys, none = pa.array([bytes([row]) * 16 for row in range(len(labels))]), pa.nulls(len(labels))
-    scan = Scan(keys, np.full((len(labels), 2), 64, np.int32), found, counts, none, none)
+    sizes, quality = np.full((len(labels), 2), 64, np.int32), np.ones((len(labels), 5), np.float32)
+    scan = Scan(keys, sizes, found, counts, none, none, quality)
     made = build_method(config, labels, classes=3)
     noise = torch.randn(len(labels), *made.network.input_shape, generator=torch.Generator().manual_seed(0))
     return Toy(config, made, labels, noise + torch.from_numpy(labels)[:, None, None, None], Boxes(scan))

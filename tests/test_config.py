@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from somnet.config import Config, load_config, validated
-from somnet.errors import ConfigError
+from somnet.errors import ConfigError, SomnetError
 from somnet.methods.somnet_settings import SomnetSettings
 
 
@@ -204,3 +205,26 @@ def test_what_is_chosen_by_the_data_can_be_given_and_taken_back() -> None:
     assert "classifier_decay" not in Config().to_toml()
     with pytest.raises(ConfigError, match=r"train\.classifier_decay"):
         load_config(flags={"train.classifier_decay": "much"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"method": "sommet"}, "there is no method 'sommet': did you mean 'somnet'?"),
+        ({"metod": "plain"}, "metod: unknown setting: did you mean 'method'?"),
+        ({"train": {"epoch": 3}}, "train.epoch: unknown setting: did you mean 'train.epochs'?"),
+        ({"somnet": {"memory": {"sid": 3}}}, "somnet.memory.sid: unknown setting: did you mean 'somnet.memory.side'?"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+    ],
+)
+def test_mistakes_in_python_are_told_as_on_the_command_line(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(SomnetError) as caught:
+        Config(**wrong)
+    assert said in str(caught.value)
+
+
+def test_a_setting_that_is_nearly_right_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'train\.epoch': did you mean 'epochs'"):
+        load_config(None, ["train.epoch=3"])
+    with pytest.raises(ConfigError, match=r"unknown setting 'trian\.epochs': did you mean 'train'"):
+        load_config(None, ["trian.epochs=3"])

@@ -4,6 +4,7 @@ DIR/runs/<method>-seed<N> are runs like any other, DIR/data what was made for th
 rewritten: results.csv, table.md and plot.svg. A kill at any moment costs at most the last minutes of one run.
 """
 
+import contextlib
 import glob
 import logging
 import resource
@@ -51,8 +52,9 @@ from somnet.runs.estimate import trunk_passes
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
-from somnet.system.files import write_json, write_text
+from somnet.system.files import LOCK, write_json, write_text
 from somnet.system.folders import DATA, SUMMARY, refuse_inside, refuse_taken
+from somnet.system.locks import one_writer
 from somnet.system.progress import duration
 from somnet.system.ranks import Ranks, device_of_rank, find_ranks, quiet_ranks, started_note
 from somnet.system.signals import StopFlag, deferred_signals
@@ -72,10 +74,13 @@ def run_bench(
     No tensor is computed in this process: a child that is forked while torch has threads could wait for them for ever.
     """
     trials, ranks = all_trials(benchmark, out), find_ranks()  # a setting that is wrong is found before all else
-    with quiet_ranks(ranks), deferred_signals() as stop:
+    with quiet_ranks(ranks), deferred_signals() as stop, contextlib.ExitStack() as writing:
         session = _Session(benchmark, out, device, workers, ranks, stop)
         if ranks.first:
-            before = _check_free(benchmark, out, resume=resume or ranks.noted(started_note(out)))
+            resume = resume or ranks.noted(started_note(out))
+            _check_free(benchmark, out, resume=resume)
+            writing.enter_context(one_writer(out / LOCK, out))
+            before = _check_free(benchmark, out, resume=resume)  # again: somebody may have been faster
             controls = {**before.get(CONTROLS, {}), **benchmark.controls()}
             write_json(out / BENCH, benchmark.fixed_settings() | ({CONTROLS: controls} if controls else {}))
             ranks.note(started_note(out))

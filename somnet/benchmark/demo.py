@@ -14,8 +14,9 @@ from somnet.data.toy_web.writer import write_demo
 from somnet.errors import ConfigError, RunError, TrainingStopped
 from somnet.report.pictures import draw_data, draw_run
 from somnet.runs.run import Run
-from somnet.system.files import write_json
+from somnet.system.files import LOCK, write_json
 from somnet.system.folders import ISSUES_CSV, SUMMARY
+from somnet.system.locks import one_writer
 from somnet.system.signals import AGAIN
 from somnet.training.train import train
 
@@ -42,6 +43,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Draw the data, train, print the table, write summary.json and the pictures; finished runs are kept."""
+    with one_writer(out / LOCK, out):
+        return _run_demo(out, seeds)
+
+
+def _run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for seed in seeds:
         data = draw_toy_web(out / "data" / f"seed{seed}", seed)

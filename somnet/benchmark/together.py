@@ -19,10 +19,9 @@ from somnet.benchmark.comparison import UNKNOWN, markdown_table, mean_and_spread
 from somnet.errors import ConfigError, RunError
 from somnet.report.chart import standard_error
 from somnet.report.rank_chart import rank_chart
-from somnet.system.files import csv_cell, write_json, write_text
-from somnet.system.folders import refuse_taken
+from somnet.system.files import csv_cell, write_text
+from somnet.system.replacing import replaced_folder
 
-COMPARE = "compare.json"  # says that a folder is ours, and of what
 LEVEL = 0.05  # of the tests
 RESULTS = "results.csv"
 
@@ -119,7 +118,7 @@ def verdict(gains: Sequence[float]) -> int:
     return int(mean > error) - int(mean < -error)
 
 
-def compare_benchmarks(folders: Sequence[Path], out: Path, *, baseline: str) -> Together:
+def compare_benchmarks(folders: Sequence[Path], out: Path, *, baseline: str, overwrite: bool = False) -> Together:
     """Read the results of several benchmarks and write table.md, table.csv and ranks.svg."""
     data_sets = [read_results(folder) for folder in folders]
     names = [data.name for data in data_sets]
@@ -128,12 +127,11 @@ def compare_benchmarks(folders: Sequence[Path], out: Path, *, baseline: str) -> 
     together = Together(data_sets, baseline)
     if baseline not in together.methods:
         raise ConfigError(f"'{baseline}' is in none of them: give --baseline one of {', '.join(together.methods)}")
-    refuse_taken(out, "a somnet comparison", ours=(out / COMPARE).is_file(), meant=True, how="nothing")
-    write_json(out / COMPARE, {"data_sets": names, "baseline": baseline})
-    write_text(out / "table.md", together_table(together))
-    write_text(out / "table.csv", together_csv(together))
-    subtitle = f"average rank over {len(names)} data sets, best on the left; a bar joins what differs by less"
-    write_text(out / "ranks.svg", rank_chart(", ".join(names), subtitle, together.ranks, together.difference))
+    with replaced_folder(out, "comparison", overwrite=overwrite) as folder:
+        write_text(folder / "table.md", together_table(together))
+        write_text(folder / "table.csv", together_csv(together))
+        subtitle = f"average rank over {len(names)} data sets, best on the left; a bar joins what differs by less"
+        write_text(folder / "ranks.svg", rank_chart(", ".join(names), subtitle, together.ranks, together.difference))
     return together
 
 

@@ -42,7 +42,7 @@ class Benchmark:
     seeds: Sequence[int]
     config: Config  # of all runs; method and seed are set for each
     noise: NoiseRecipe | None = None
-    tables: Sequence[str] = ("methods",)  # of the paper, to be shown beside
+    tables: Sequence[str] = ()  # of the paper, to be shown beside
     baseline: str = BASELINE  # the entry that gains are over
     search: RateSearch | None = None  # None: train.lr is the same for all
     chosen: Mapping[str, float] = field(default_factory=dict)  # learning rates that were searched, by entry
@@ -144,14 +144,15 @@ def first_phase_top1(metrics: Path) -> float | None:
     return float([row for row in tested if row.get("phase") == tested[0].get("phase")][-1]["test/top1"])
 
 
-def choose_entries(methods: str | None = None, tables: str = "methods") -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+def choose_entries(methods: str | None = None, tables: str | None = None) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """What takes part, and which tables to show, from `all` or `a,b,name=c:setting=1` and `ablations,methods`.
 
-    The table of methods takes the methods given, by default all; methods given without it take part anyway.
+    The table of methods takes the methods given, by default all; methods given without it take part anyway. Without
+    tables all methods take part, and the paper's figures, which are of other data, are not shown.
     """
-    shown = _names(tables, TABLES, "table")
+    shown = () if tables is None else _names(tables, TABLES, "table")
     entries: list[Entry] = []
-    if methods is not None or "methods" in shown:
+    if methods is not None or not shown or "methods" in shown:
         entries = [*parse_entries(",".join(METHODS) if methods in (None, "all") else str(methods))]
     for table in shown:
         entries += [published.entry for published in VARIANTS.get(table, ())]

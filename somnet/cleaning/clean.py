@@ -1,40 +1,43 @@
-"""A cleaned copy of a run's data: an ImageFolder of what stays, a manifest, a list of what was removed."""
+"""A cleaned copy of a run's data: an ImageFolder of what stays, a manifest, lists of what went or is in doubt."""
 
 import csv
 import logging
 import os
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from somnet.cleaning.verdicts import POLICIES, Decision, Policy, Verdicts, flags, judge, read_decisions
+from somnet.cleaning.verdicts import POLICIES, Policy, Verdicts, judge
+from somnet.data.decisions import check_decisions, read_decisions
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.location import Location, bring
 from somnet.data.sources import open_source, split_name
-from somnet.errors import ConfigError, RunError, SomnetError
-from somnet.exports.label_formats import ANNOTATIONS, FILES, Box, Labelled, write_cleanlab
-from somnet.runs.run import Run
-from somnet.system.files import csv_cell, display_name, refuse_working_folder, replace_folder
-from somnet.system.folders import REGIONS, refuse_inside, refuse_taken
+from somnet.errors import ConfigError, RunError, did_you_mean
+from somnet.exports.huggingface import write_huggingface
+from somnet.exports.label_formats import ANNOTATIONS, Box, Labelled, write_cleanlab
+from somnet.runs.data_changes import find_changes
+from somnet.runs.notebook import html_table
+from somnet.runs.run_folder import RunFolder
+from somnet.system.files import csv_cell, display_name
+from somnet.system.folders import REGIONS, refuse_inside
 from somnet.system.progress import Advance, track
+from somnet.system.replacing import replaced_folder
 from somnet.system.signals import AGAIN, stopping_signals
 
 log = logging.getLogger("somnet")
 
-METADATA, REMOVED = "metadata.parquet", "removed.csv"
-FORMATS = ("imagefolder", *ANNOTATIONS, "cleanlab")
+METADATA, REMOVED, IN_DOUBT = "metadata.parquet", "removed.csv", "kept_in_doubt.csv"
+FORMATS = ("imagefolder", *ANNOTATIONS, "cleanlab", "huggingface")
 LONGEST_NAME = 200  # bytes, of the 255 that file systems allow
 CROP_QUALITY = 95
+MARGIN = 0.15  # around a crop, as a share of its sides: what is at the edge of a box is often part of the thing
 
 SCHEMA = pa.schema(
     [
@@ -59,11 +62,13 @@ class CleaningRules:
     threshold: float | None = None  # a label_score below it is a wrong label; None: chosen from the scores
     max_drop_per_class: float = 0.5  # share of a class that may go for its labels; the best-scored stay
     decisions: Path | str | None = None  # decisions.csv of the report, which overrides the scores
+    drop_poor: bool = False  # whether all poor pictures go; else only blank ones
 
     def check(self) -> None:
         """Refuse rules that mean nothing."""
         if self.policy not in POLICIES:
-            raise ConfigError(f"there is no policy '{self.policy}': choose one of {', '.join(POLICIES)}")
+            near = did_you_mean(self.policy, POLICIES)
+            raise ConfigError(f"there is no policy '{self.policy}':{near} choose one of {', '.join(POLICIES)}")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise ConfigError(f"the threshold {self.threshold} is not a score: give a number from 0 to 1")
         if not 0 <= self.max_drop_per_class <= 1:
@@ -77,13 +82,21 @@ class Cleaned:
     out: Path
     threshold: float  # a label_score below it is doubted
     kept: dict[str, int]  # training images by class
-    removed: dict[str, dict[str, int]]  # by class and reason: unreadable, label, outlier, duplicate, decision
+    removed: dict[str, dict[str, int]]  # by class and reason: one of somnet.runs.kinds, or decision
     relabelled: int
     cropped: int
+    in_doubt: int  # images that were kept all the same
+
+    def _repr_html_(self) -> str:
+        reasons = sorted({reason for counts in self.removed.values() for reason in counts})
+        names = sorted({*self.kept, *self.removed})
+        gone = [[self.removed.get(name, {}).get(reason, 0) for reason in reasons] for name in names]
+        rows = [(name, self.kept.get(name, 0), *counts) for name, counts in zip(names, gone, strict=True)]
+        return html_table(f"Cleaned: {self.out}", ("class", "kept", *reasons), rows)
 
 
 def clean(
-    run: Run | Path | str,
+    run: RunFolder | Path | str,
     out: Path | str,
     rules: CleaningRules | None = None,
     *,
@@ -96,80 +109,58 @@ def clean(
 
     `rules` say what is removed. `data` says where the data are now, if they have moved.
     """
-    run, rules = run if isinstance(run, Run) else Run(run), rules or CleaningRules()
+    run, rules = run if isinstance(run, RunFolder) else RunFolder(run), rules or CleaningRules()
     out, source = Path(out), Path(run.data["path"] if data is None else data)
     rules.check()
     if unknown := [name for name in formats if name not in FORMATS]:
-        raise ConfigError(f"there is no format '{unknown[0]}': choose from {', '.join(FORMATS)}")
+        near = did_you_mean(unknown[0], FORMATS)
+        raise ConfigError(f"there is no format '{unknown[0]}':{near} choose from {', '.join(FORMATS)}")
     scores = run.scores()
     decided = {} if rules.decisions is None else read_decisions(Path(rules.decisions))
-    _check_decisions(decided, scores, run.classes)
-    share = rules.max_drop_per_class
-    verdicts = judge(scores, rules.policy, threshold=rules.threshold, max_drop_per_class=share, decisions=decided)
-    crops = _to_crop(scores, verdicts) if rules.policy == "crop" else np.zeros(scores.num_rows, bool)
-    result = _count(out, scores, verdicts, crops)
+    check_decisions(decided, scores["file_name"].to_pylist(), run.classes)
+    verdicts = judge(
+        scores,
+        rules.policy,
+        threshold=rules.threshold,
+        max_drop_per_class=rules.max_drop_per_class,
+        drop_poor=rules.drop_poor,
+        decisions=decided,
+    )
+    result = _count(out, scores, verdicts)
     if dry_run:
         return result
     _, place = split_name(source)
     if not place.exists():
         raise RunError(f"the run's data {place} are gone: say where they are now with --data")
     index = open_source(source)
-    _check_place(out, place if place.is_dir() else place.parent, overwrite=overwrite)
-    building = out.with_name(f".{out.name}.part")  # the folder appears whole or not at all
-    shutil.rmtree(building, ignore_errors=True)  # of a cleaning that was killed
-    try:
-        with stopping_signals(AGAIN):
-            _write(building, _Job(run, index, scores, verdicts, crops), formats)
-            replace_folder(building, out)
-    except OSError as error:
-        raise SomnetError(f"cannot write {out}: {error.strerror}: choose a writable place with free space") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    _check_place(out, run.path, place if place.is_dir() else place.parent)
+    with stopping_signals(AGAIN), replaced_folder(out, "cleaned data set", overwrite=overwrite) as building:
+        _check_images(run, index)
+        _write(building, _Job(run, index, scores, verdicts), formats)
     return result
 
 
-def _check_decisions(decisions: dict[str, Decision], scores: pa.Table, classes: Sequence[str]) -> None:
-    if unknown := sorted(set(decisions) - set(scores["file_name"].to_pylist())):
-        raise ConfigError(
-            f"{len(unknown)} decisions are about images that the run does not have, as {unknown[0]}: take the "
-            "decisions of this run's report"
+def _check_images(run: RunFolder, index: Index) -> None:
+    """Refuse to judge pictures by the scores of others."""
+    changes = find_changes(run.path, index)
+    if changes.replaced:
+        raise RunError(
+            f"images have changed since {run.path} was trained ({changes}), so its scores are not about them: restore "
+            "them, or train again"
         )
-    if odd := sorted({d.label for d in decisions.values() if d.label is not None} - set(classes)):
-        raise ConfigError(f"the decisions name a class that the run does not have, '{odd[0]}': fix the label")
+    if changes:
+        log.warning("the training images have changed since %s was trained: %s", run.path, changes)
 
 
-def _check_place(out: Path, data: Path, *, overwrite: bool) -> None:
+def _check_place(out: Path, run: Path, data: Path) -> None:
     refuse_inside(out, data)
     if data.resolve().is_relative_to(out.resolve()):
         raise RunError(f"the data {data} lie inside {out}, which would be replaced: give another --out")
-    refuse_working_folder(out)
-    ours = (out / METADATA).is_file() and (out / REMOVED).is_file()
-    refuse_taken(out, "a cleaned data set", ours=ours, meant=overwrite, how="--overwrite to replace it", replaced=True)
-    if ours and (other := _not_ours(out)):
-        raise RunError(f"{out} contains {other}, which cleaning did not write: move it away, or give another --out")
+    if out.resolve().is_relative_to(run.resolve()):
+        raise RunError(f"{out} lies inside the run {run}, which may be deleted with it: give another --out")
 
 
-def _not_ours(out: Path) -> str | None:
-    """A file in an earlier cleaned folder that cleaning did not write, if there is one; hidden files do not count."""
-    try:
-        listed = set(pq.read_table(out / METADATA, columns=["file_name"])["file_name"].to_pylist())
-    except (OSError, KeyError, pa.ArrowException):
-        return METADATA
-    splits = {name.partition("/")[0] for name in listed}
-    for entry in sorted(out.iterdir()):
-        if entry.name not in {METADATA, REMOVED, *FILES, *splits} and not entry.name.startswith("."):
-            return entry.name
-    images = (file.relative_to(out).as_posix() for split in sorted(splits) for file in (out / split).rglob("[!.]*"))
-    return next((name for name in images if name not in listed and not (out / name).is_dir()), None)
-
-
-def _to_crop(scores: pa.Table, verdicts: Verdicts) -> NDArray[np.bool_]:
-    stays = np.array([reason is None for reason in verdicts.reasons], bool)
-    crops: NDArray[np.bool_] = stays & flags(scores, "is_background_issue")
-    return crops
-
-
-def _count(out: Path, scores: pa.Table, verdicts: Verdicts, crops: NDArray[np.bool_]) -> Cleaned:
+def _count(out: Path, scores: pa.Table, verdicts: Verdicts) -> Cleaned:
     given = scores["given_label"].to_pylist()
     removed: dict[str, Counter[str]] = defaultdict(Counter)
     kept: Counter[str] = Counter({label: 0 for label in given if label is not None})
@@ -182,12 +173,12 @@ def _count(out: Path, scores: pa.Table, verdicts: Verdicts, crops: NDArray[np.bo
         reason is None and old != new for old, new, reason in zip(given, verdicts.labels, verdicts.reasons, strict=True)
     )
     by_class = {label: dict(counts) for label, counts in sorted(removed.items())}
-    return Cleaned(out, verdicts.threshold, dict(sorted(kept.items())), by_class, relabelled, int(crops.sum()))
+    cropped, doubtful = int(verdicts.crops.sum()), sum(doubt is not None for doubt in verdicts.doubts)
+    return Cleaned(out, verdicts.threshold, dict(sorted(kept.items())), by_class, relabelled, cropped, doubtful)
 
 
 def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
     """The cleaned data set: images, what is known of them, what was removed and why, and labels for other programs."""
-    folder.mkdir(parents=True)
     others = [row for row in range(len(job.index)) if _is_other(job.index, row)]
     with track("cleaned images", job.scores.num_rows + len(others)) as advance:
         names = _Names()
@@ -195,22 +186,24 @@ def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
         listed += _write_other_images(folder, job.index, others, names, advance)
     pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), folder / METADATA, compression="zstd")
     _write_removed(folder / REMOVED, job.scores, job.verdicts)
+    _write_in_doubt(folder / IN_DOUBT, images, job.scores, job.verdicts)
     for name in dict.fromkeys(formats):
         if name in ANNOTATIONS:
             ANNOTATIONS[name](folder, images, job.run.classes)
         elif name == "cleanlab":
             write_cleanlab(folder, job.scores)
+        elif name == "huggingface":
+            write_huggingface(folder, listed, job.run.classes)
 
 
 @dataclass(frozen=True)
 class _Job:
     """What is written, from what."""
 
-    run: Run
+    run: RunFolder
     index: Index
     scores: pa.Table
     verdicts: Verdicts
-    crops: NDArray[np.bool_]  # (n,) which images are cut
 
 
 def _write_training_images(
@@ -232,10 +225,11 @@ def _write_training_images(
         original, source = _original(index, row), index.location(row)
         box: Box = tuple(boxes[place])
         width, height = sizes[place]
-        if job.crops[place]:
+        if verdicts.crops[place]:
             name = names.new("train", label, os.path.splitext(os.path.basename(original))[0] + ".jpg")
-            width, height = _crop(source, box, folder / name)
-            box = (0.0, 0.0, float(width), float(height))
+            cut = with_margin(box, width, height)
+            box = (box[0] - cut[0], box[1] - cut[1], box[2] - cut[0], box[3] - cut[1])
+            width, height = _crop(source, cut, folder / name)
         else:
             name = names.new("train", label, os.path.basename(original))
             bring(source, folder / name)
@@ -299,7 +293,7 @@ def _is_other(index: Index, row: int) -> bool:
     return os.path.isfile(index.path(row))
 
 
-def _sizes(run: Run, scores: pa.Table) -> list[tuple[int, int]]:
+def _sizes(run: RunFolder, scores: pa.Table) -> list[tuple[int, int]]:
     """Width and height of each image: its region 0 is the image itself; (0, 0) where it is unreadable."""
     try:
         regions = pq.read_table(run.path / REGIONS, columns=["region", "box"])
@@ -315,12 +309,16 @@ def _original(index: Index, row: int) -> str:
     return os.path.join(index.root, os.fsdecode(index.table["file_name"][row].as_py()))
 
 
-def _crop(source: Location, box: Box, target: Path) -> tuple[int, int]:
+def with_margin(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
+    """A box and what is around it, in whole pixels, within an image of this size."""
+    x, y = MARGIN * (box[2] - box[0]), MARGIN * (box[3] - box[1])
+    x1, y1 = max(0, int(box[0] - x)), max(0, int(box[1] - y))
+    return x1, y1, min(width, max(x1 + 1, round(box[2] + x))), min(height, max(y1 + 1, round(box[3] + y)))
+
+
+def _crop(source: Location, cut: tuple[int, int, int, int], target: Path) -> tuple[int, int]:
     """Write a crop of an image, upright, and return its size."""
-    image = read_picture(source).image
-    x1, y1 = int(box[0]), int(box[1])
-    x2, y2 = min(image.width, max(x1 + 1, round(box[2]))), min(image.height, max(y1 + 1, round(box[3])))
-    crop = image.crop((x1, y1, x2, y2))
+    crop = read_picture(source).image.crop(cut)
     target.parent.mkdir(parents=True, exist_ok=True)
     crop.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
     return crop.size
@@ -374,3 +372,16 @@ def _write_removed(file: Path, scores: pa.Table, verdicts: Verdicts) -> None:
                 shown = "" if score is None else f"{score:.4f}"
                 cells = (names[place], labels[place] or "", reason, verdicts.details[place])
                 table.writerow((*map(csv_cell, cells), shown))
+
+
+def _write_in_doubt(file: Path, images: list[Labelled], scores: pa.Table, verdicts: Verdicts) -> None:
+    """What was kept although something is wrong with it, the lowest score first."""
+    names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
+    kept = [place for place, reason in enumerate(verdicts.reasons) if reason is None and verdicts.labels[place]]
+    doubtful = [(image, place) for image, place in zip(images, kept, strict=True) if verdicts.doubts[place]]
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(("file_name", "kept_as", "label", "label_score", "reason"))
+        for image, place in sorted(doubtful, key=lambda pair: pair[0].score or 0.0):
+            cells = (names[place], image.file_name, given[place])
+            table.writerow((*map(csv_cell, cells), f"{image.score or 0.0:.4f}", csv_cell(verdicts.doubts[place] or "")))

@@ -1,40 +1,32 @@
 """What becomes of each training image when a data set is cleaned: pure decisions from the scores, no file touched."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from somnet.errors import ConfigError
-from somnet.runs.label_scores import OUTLIER, choose_threshold
-from somnet.system.files import csv_text
+from somnet.data.decisions import DROP, RELABEL, UNSURE, Decision
+from somnet.data.picture_quality import BLANK
+from somnet.runs.doubt import BELIEVED, HALF, OUTLIER, SURE, choose_threshold
+from somnet.runs.kinds import explain, flags, percent
 
 Policy = Literal["drop", "crop", "reweight", "relabel"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-KEEP, DROP, RELABEL = "keep", "drop", "relabel"
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a person decided about an image."""
-
-    action: str  # keep, drop or relabel
-    label: str | None = None
 
 
 @dataclass(frozen=True)
 class Verdicts:
     """What becomes of the n images of a run, in the order of its scores."""
 
-    reasons: list[str | None]  # why it is removed: unreadable, label, outlier, duplicate, decision; None: it stays
+    reasons: list[str | None]  # why it is removed: one of somnet.runs.kinds, or decision; None: it stays
     details: list[str]  # the reason in numbers or words
     labels: list[str | None]  # given or new
     weights: NDArray[np.float64]  # (n,)
+    crops: NDArray[np.bool_]  # (n,) which images are cut to their best region
+    doubts: list[str | None]  # why an image that stays is doubtful, in plain sentences; None: it is not
     threshold: float  # an image whose label_score is below it is doubted
 
 
@@ -44,45 +36,135 @@ def judge(
     *,
     threshold: float | None = None,
     max_drop_per_class: float = 0.5,
+    drop_poor: bool = False,
     decisions: Mapping[str, Decision] | None = None,
 ) -> Verdicts:
     """Which images of a run's scores stay, with which label and weight."""
-    count = scores.num_rows
-    names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
-    suggested = _suggestions(scores)
-    readable = ~flags(scores, "is_unreadable_issue")
-    score = _numbers(scores, "label_score", missing=0.0)
-    decided = [(decisions or {}).get(name) for name in names]
-    free = readable & np.array([decision is None for decision in decided], bool)
+    case = _Case(scores, decisions or {})
     if threshold is None:
-        threshold = choose_threshold(score[readable])
-    doubted = free & (score < threshold)
-    labels: list[str | None] = list(given)
-    reasons: list[str | None] = [None if good else "unreadable" for good in readable]
-    details = [reason or "" for reason in scores["unreadable_reason"].to_pylist()]
-
-    for row, decision in enumerate(decided):
-        if decision is not None and readable[row]:
-            if decision.action == DROP:
-                reasons[row] = "decision"
-            elif decision.action == RELABEL:
-                labels[row] = decision.label
+        threshold = choose_threshold(case.score[case.readable])
     if policy == "relabel":
-        sure = doubted & np.array([label is not None for label in suggested], bool)
-        for row in np.flatnonzero(sure).tolist():
-            labels[row] = suggested[row]
-        doubted &= ~sure
-    outlier = _numbers(scores, "outlier_score", missing=1.0) < OUTLIER
+        case.relabel(case.score < threshold)
     if policy != "reweight":
-        for row in _worst(doubted, score, given, readable, max_drop_per_class):
-            foreign, other = outlier[row], suggested[row]
-            reasons[row] = "outlier" if foreign else "label"
-            details[row] = "shows none of the classes" if foreign else f"looks like {other}" if other else "doubted"
-        for row, kept in _copies(scores, score, reasons, free):
-            reasons[row], details[row] = "duplicate", f"of {names[kept]}"
-    _keep_classes(reasons, details, labels, score)
-    weights = np.where(readable, score, 0.0) if policy == "reweight" else np.ones(count)
-    return Verdicts(reasons, details, labels, weights, threshold)
+        case.remove_labels(case.score < threshold, max_drop_per_class)  # first: as many as the report says
+    case.remove_files(drop_poor=drop_poor)
+    if policy != "reweight":
+        case.remove_copies()
+    case.keep_classes()
+    crops = case.clear_crops() if policy == "crop" else np.zeros(len(case.names), bool)
+    whole = case.stays() & flags(scores, "background") & ~crops if policy == "crop" else crops
+    weights = np.where(case.readable, case.score, 0.0) if policy == "reweight" else np.ones(len(case.names))
+    return Verdicts(case.reasons, case.details, case.labels, weights, crops, case.doubts(threshold, whole), threshold)
+
+
+class _Case:
+    """What is known of the images, and what has been decided about them so far."""
+
+    def __init__(self, scores: pa.Table, decisions: Mapping[str, Decision]) -> None:
+        self.scores = scores
+        self.names, self.given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
+        self.suggested = _texts(scores, "suggested_label")
+        self.readable = ~flags(scores, "unreadable")
+        self.score = _numbers(scores, "label_score", missing=0.0)
+        self.labels: list[str | None] = list(self.given)
+        self.reasons: list[str | None] = [None if good else "unreadable" for good in self.readable]
+        self.details = [reason or "" for reason in _texts(scores, "unreadable_reason")]
+        sure = {name: decision for name, decision in decisions.items() if decision.action != UNSURE}
+        decided = [sure.get(name) for name in self.names]
+        self.free = self.readable & np.array([decision is None for decision in decided], bool)
+        for row, decision in enumerate(decided):
+            if decision is not None and self.readable[row]:
+                if decision.action == DROP:
+                    self.reasons[row] = "decision"
+                elif decision.action == RELABEL:
+                    self.labels[row] = decision.label
+
+    def stays(self) -> NDArray[np.bool_]:
+        """Which images (n,) are not removed."""
+        return np.array([reason is None for reason in self.reasons], bool)
+
+    def open(self) -> NDArray[np.bool_]:
+        """Which of them (n,) nobody has decided about: the scores may."""
+        undecided: NDArray[np.bool_] = self.free & self.stays()
+        return undecided
+
+    def remove_files(self, *, drop_poor: bool) -> None:
+        """Blank pictures, or all poor ones, and training images that are tested on: no label makes them useful."""
+        faults, test = _texts(self.scores, "poor_picture_reason"), _texts(self.scores, "test_leak_of")
+        for row in np.flatnonzero(self.open() & flags(self.scores, "test-leak")).tolist():
+            self.reasons[row], self.details[row] = "test-leak", f"of {test[row]}"
+        for row in np.flatnonzero(self.open() & flags(self.scores, "poor")).tolist():
+            fault = faults[row] or ""
+            if drop_poor or BLANK in fault.split(", "):
+                self.reasons[row], self.details[row] = "poor", fault
+
+    def relabel(self, doubted: NDArray[np.bool_]) -> None:
+        """Doubted images (n,) get the label that they show for sure, where there is one."""
+        for row in np.flatnonzero(self.open() & doubted).tolist():
+            self.labels[row] = self.suggested[row] or self.labels[row]
+
+    def remove_labels(self, doubted: NDArray[np.bool_], most: float) -> None:
+        """Of the doubted images (n,) that have their label still the worst go, of each class no more than a share."""
+        outlier = _numbers(self.scores, "outlier_score", missing=1.0) < OUTLIER
+        same = np.array([new == old for new, old in zip(self.labels, self.given, strict=True)], bool)
+        going = self.open() & doubted & same
+        classes, number = np.unique([str(label) for label in self.given], return_inverse=True)
+        for label in range(len(classes)):
+            rows = np.flatnonzero(going & (number == label))
+            allowed = int(most * int((self.readable & (number == label)).sum()))
+            for row in rows[np.argsort(self.score[rows], kind="stable")][:allowed].tolist():
+                other = self.suggested[row]
+                self.reasons[row] = "outlier" if outlier[row] else "label"
+                looks = f"looks like {other}" if other else "doubted"
+                self.details[row] = "shows none of the classes" if outlier[row] else looks
+
+    def remove_copies(self) -> None:
+        """Of duplicates one stays: what a person decided to keep, else the best-scored one."""
+        if "duplicate_group" not in self.scores.column_names:
+            return
+        members: dict[int, list[int]] = {}
+        for row, group in enumerate(self.scores["duplicate_group"].to_pylist()):
+            if group is not None and self.reasons[row] is None:
+                members.setdefault(group, []).append(row)
+        for rows in members.values():
+            best = max(rows, key=lambda row: (not self.free[row], self.score[row], -row))
+            for row in rows:
+                if row != best and self.free[row]:
+                    self.reasons[row], self.details[row] = "duplicate", f"of {self.names[best]}"
+
+    def keep_classes(self) -> None:
+        """No class is removed as a whole: its best image that was removed for a score comes back."""
+        left = {label for label, reason in zip(self.labels, self.reasons, strict=True) if reason is None}
+        for label in sorted({str(label) for label in self.labels if label is not None} - {str(name) for name in left}):
+            rows = [row for row, own in enumerate(self.labels) if own == label and self.reasons[row] in _BY_SCORE]
+            if rows:
+                best = max(rows, key=lambda row: (self.reasons[row] != "poor", self.score[row]))
+                self.reasons[best], self.details[best] = None, ""
+
+    def clear_crops(self) -> NDArray[np.bool_]:
+        """Which images (n,) show their thing in a region for sure: a right label, and a region that is believed."""
+        believed = _numbers(self.scores, "belief", missing=0.0) >= BELIEVED
+        crops: NDArray[np.bool_] = self.stays() & flags(self.scores, "background") & believed & (self.score >= SURE)
+        return crops
+
+    def doubts(self, threshold: float, whole: NDArray[np.bool_]) -> list[str | None]:
+        """Why images that stay are doubtful; `whole` (n,) are those left whole as their region is."""
+        low = self.score < max(threshold, HALF)
+        same = np.array([new == old for new, old in zip(self.labels, self.given, strict=True)], bool)
+        poor = flags(self.scores, "poor") | flags(self.scores, "test-leak")
+        rows = np.flatnonzero(self.open() & (low & same | poor | whole))
+        found: list[str | None] = [None] * len(self.names)
+        for row, said in zip(rows.tolist(), explain(self.scores.take(pa.array(rows))), strict=True):
+            sentences = [said[kind] for kind in ("test-leak", "outlier", "label", "poor") if kind in said]
+            if low[row] and "outlier" not in said and "label" not in said:
+                sentences.append(f"The label “{self.given[row]}” has only {percent(self.score[row])}.")
+            if whole[row]:
+                sentences.append("It may be small among clutter, but not for sure, and was left whole.")
+            found[row] = " ".join(sentences)
+        return found
+
+
+_BY_SCORE = ("label", "outlier", "duplicate", "test-leak", "poor")  # reasons that no person gave, of readable files
 
 
 def _numbers(scores: pa.Table, name: str, *, missing: float) -> NDArray[np.float64]:
@@ -92,87 +174,6 @@ def _numbers(scores: pa.Table, name: str, *, missing: float) -> NDArray[np.float
     return np.asarray(scores[name].fill_null(missing).to_numpy(), np.float64)
 
 
-def _suggestions(scores: pa.Table) -> list[str | None]:
-    """The label that an image should have for sure, if another one; None in runs that are too old to say."""
-    if "suggested_label" not in scores.column_names:
-        return [None] * scores.num_rows
-    return list(scores["suggested_label"].to_pylist())
-
-
-def flags(scores: pa.Table, name: str) -> NDArray[np.bool_]:
-    """A column of flags (n,), False where it is empty."""
-    return np.asarray(scores[name].fill_null(False).to_numpy(zero_copy_only=False), bool)
-
-
-def _worst(
-    doubted: NDArray[np.bool_],
-    score: NDArray[np.float64],
-    given: list[str | None],
-    readable: NDArray[np.bool_],
-    max_drop_per_class: float,
-) -> list[int]:
-    """Doubted rows, of each class no more than its share: the worst of them."""
-    classes, number = np.unique([str(label) for label in given], return_inverse=True)
-    going: list[int] = []
-    for label in range(len(classes)):
-        rows = np.flatnonzero(doubted & (number == label))
-        allowed = int(max_drop_per_class * int((readable & (number == label)).sum()))
-        going += rows[np.argsort(score[rows], kind="stable")][:allowed].tolist()
-    return going
-
-
-def _copies(
-    scores: pa.Table, score: NDArray[np.float64], reasons: list[str | None], free: NDArray[np.bool_]
-) -> list[tuple[int, int]]:
-    """(row, row that stays) of duplicates; what a person decided to keep stays, else the best-scored one."""
-    if "duplicate_group" not in scores.column_names:
-        return []
-    members: dict[int, list[int]] = {}
-    for row, group in enumerate(scores["duplicate_group"].to_pylist()):
-        if group is not None and reasons[row] is None:
-            members.setdefault(group, []).append(row)
-    going = []
-    for rows in members.values():
-        best = max(rows, key=lambda row: (not free[row], score[row], -row))
-        going += [(row, best) for row in rows if row != best and free[row]]
-    return going
-
-
-def _keep_classes(
-    reasons: list[str | None], details: list[str], labels: list[str | None], score: NDArray[np.float64]
-) -> None:
-    """No class is removed as a whole: its best image that was removed for a score comes back."""
-    left = {label for label, reason in zip(labels, reasons, strict=True) if reason is None}
-    for label in sorted({str(label) for label in labels if label is not None} - {str(name) for name in left}):
-        rows = [
-            row for row, own in enumerate(labels) if own == label and reasons[row] in ("label", "outlier", "duplicate")
-        ]
-        if rows:
-            best = max(rows, key=lambda row: score[row])
-            reasons[best], details[best] = None, ""
-
-
-def read_decisions(file: Path) -> dict[str, Decision]:
-    """decisions.csv as the report writes it: file_name, decision (keep, drop or relabel), label."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            table = csv.DictReader(stream)
-            heading, rows = table.fieldnames or (), list(table)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read the decisions {file} ({error}): download them from the report again") from None
-    if missing := [column for column in ("file_name", "decision") if column not in heading]:
-        raise ConfigError(
-            f"{file} has no column {missing[0]} in its first line: let that be file_name,decision,label, with commas"
-        )
-    decisions: dict[str, Decision] = {}
-    for line, row in enumerate(rows, start=2):
-        name, action, label = (csv_text(row.get(column) or "") for column in ("file_name", "decision", "label"))
-        if not name or action not in (KEEP, DROP, RELABEL) or (action == RELABEL and not label):
-            raise ConfigError(
-                f"{file} line {line} is not a decision: write file_name, decision ({KEEP}, {DROP} or {RELABEL}) and, "
-                "to relabel, the label"
-            )
-        decision = Decision(action, label or None)
-        if decisions.setdefault(name, decision) != decision:
-            raise ConfigError(f"{file} line {line} contradicts an earlier one about {name}: keep one of them")
-    return decisions
+def _texts(scores: pa.Table, name: str) -> list[str | None]:
+    """A column of texts, None where it is empty or the run is too old to have it."""
+    return list(scores[name].to_pylist()) if name in scores.column_names else [None] * scores.num_rows

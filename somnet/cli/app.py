@@ -8,7 +8,6 @@ from rich.console import Console
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Train image classifiers on noisy web images, and see which images and regions are noise.",
 )
@@ -17,8 +16,8 @@ console = Console()
 DataArgument = Annotated[
     Path,
     typer.Argument(
-        help="Folder of class folders, with or without train/ and test/; with a metadata manifest; of tar shards; or "
-        "a data set of the paper."
+        help="Folder of class folders, with or without train/ and test/; a zip file of that; a folder with a metadata "
+        "manifest, of Hugging Face's Parquet files or of tar shards; or a data set of the paper."
     ),
 ]
 RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]

@@ -1,15 +1,25 @@
 """Is this machine ready? Each check says what it found and, if it is not good, what to do."""
 
 import importlib.metadata
-import os
 import platform
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from somnet.errors import OPENCV_FIX, SomnetError
+from somnet.system.cores import cores_here
 from somnet.system.files import cache_folder
 
-PACKAGES = ("torch", "torchvision", "timm", "opencv-contrib-python-headless", "pillow", "pyarrow", "scikit-learn")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "onnxruntime",
+    "opencv-contrib-python-headless",
+    "pillow",
+    "pyarrow",
+    "scikit-learn",
+)
 LEAST_FREE_GB = 5
 
 
@@ -67,7 +77,7 @@ def _offline_weights() -> Check:
 def _gpu() -> Check:
     import torch
 
-    cores = os.cpu_count() or 1
+    cores = cores_here()
     fix = "none needed for --freeze trunk; for --freeze none use a machine with an NVIDIA GPU and its driver"
     if not torch.cuda.is_available():
         return Check("GPU", False, f"none; {cores} CPU cores", fix, needed=False)
@@ -82,3 +92,32 @@ def _disk() -> Check:
     return Check(
         "disk", free >= LEAST_FREE_GB, result, "free some space, or set SOMNET_CACHE to another disk", needed=False
     )
+
+
+def gpu_lines(device: str = "cuda") -> Iterator[str]:
+    """A table to send back: does the GPU do what the CPU does, and how fast."""
+    import torch
+
+    from somnet.config import Config
+    from somnet.methods.registry import METHODS
+    from somnet.system.compute import choose_device, choose_precision
+    from somnet.training.gpu_check import compare_method, measure_speed
+
+    device = choose_device(device)
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+    yield f"{name}, torch {torch.__version__}, --precision auto is {choose_precision('auto', device)}"
+    yield "| method | phase | losses differ by | waits in a step | MB |"
+    yield "|---|---|---:|---:|---:|"
+    for method in METHODS:
+        for row in compare_method(method, device):
+            figures = f"{row.difference:.1e} | {_known(row.waits)} | {_known(row.megabytes)}"
+            yield f"| {row.method} | {row.phase} | {figures} |"
+    yield ""
+    yield "| training steps | images/s | MB |"
+    yield "|---|---:|---:|"
+    for speed in measure_speed(Config(), device):
+        yield f"| {speed.name} | {speed.images_per_second:.0f} | {_known(speed.megabytes)} |"
+
+
+def _known(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"

@@ -14,7 +14,7 @@ from somnet.cli import run_verbs, training_verbs  # noqa: F401  they add their v
 from somnet.cli.app import app, console
 from somnet.errors import SomnetError, TrainingStopped
 from somnet.system.files import screen_text
-from somnet.system.progress import LineFormatter
+from somnet.system.progress import ConsoleHandler
 from somnet.system.progress import console as progress_console
 
 
@@ -26,10 +26,18 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Train every method for two steps on the GPU and on the CPU; minutes.")
+    ] = False,
+) -> None:
     """Check this machine: versions, EdgeBoxes, GPU, offline weights, disk; each with the fix."""
-    from somnet.cli.doctor import checks
+    from somnet.cli.doctor import checks, gpu_lines
 
+    if gpu:
+        for line in gpu_lines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return
     results = checks()
     for check in results:
         mark = "[green]ok[/]" if check.good else "[red]no[/]"
@@ -37,6 +45,35 @@ def doctor() -> None:
         if not check.good:
             console.print(f"    fix: {escape(check.fix)}", highlight=False, soft_wrap=True)
     if not all(check.good for check in results if check.needed):
+        raise typer.Exit(1)
+
+
+@app.command()
+def cache(
+    verify: Annotated[bool, typer.Option("--verify", help="Check every entry; damaged ones are deleted.")] = False,
+    prune: Annotated[
+        str | None, typer.Option(metavar="GB", help="Delete what was not used for longest, down to so many GB.")
+    ] = None,
+) -> None:
+    """Size of the cache of computed boxes and feature maps; all of it can be computed again."""
+    from somnet.data import cache as whole
+    from somnet.system.files import cache_folder
+
+    bad = whole.verify() if verify else []
+    for file in bad:
+        console.print(f"damaged, deleted: {file}", markup=False, highlight=False, soft_wrap=True)
+    if verify:
+        console.print(f"{len(bad)} damaged entries" if bad else "all is as it was written")
+    if prune is not None:
+        console.print(f"{whole.prune(whole.parse_gigabytes(prune, '--prune')) / 1e6:.1f} MB deleted")
+    table = Table("kind", "entries", "MB", "what", box=None, pad_edge=False)
+    found = whole.sizes()
+    for kind, (count, size) in found.items():
+        table.add_row(kind, str(count), f"{size / 1e6:.1f}", whole.KINDS[kind])
+    console.print(table)
+    total = sum(size for _, size in found.values())
+    console.print(f"{cache_folder()}: {total / 1e6:.1f} MB", markup=False, highlight=False, soft_wrap=True)
+    if bad:
         raise typer.Exit(1)
 
 
@@ -56,18 +93,9 @@ def settings(
 __all__ = ["app", "main"]
 
 
-class _ConsoleHandler(logging.Handler):
-    """Log lines as they are, above a progress bar if there is one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        progress_console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
-
-
 def main() -> None:
     """Run the command line; errors that a user can fix are one line, without a traceback."""
-    handler = _ConsoleHandler()
-    handler.setFormatter(LineFormatter())
-    logging.getLogger("somnet").addHandler(handler)
+    logging.getLogger("somnet").addHandler(ConsoleHandler())
     logging.getLogger("somnet").setLevel(logging.INFO)
     rank = os.environ.get("RANK", "0")  # torchrun's number of this process
     try:

@@ -9,20 +9,45 @@ from rich.markup import escape
 from rich.table import Table
 
 from somnet.cli.app import DataArgument, DeviceOption, RunArgument, WorkersOption, app, console
+from somnet.errors import TrainingStopped
 from somnet.system.files import screen_text
+
+MOST_CONFUSIONS = 5
 
 
 @app.command()
-def eval(run: RunArgument, data: DataArgument, device: DeviceOption = "auto", workers: WorkersOption = None) -> None:
-    """Accuracy of a run on the test images of DATA: top-1, top-5, per class."""
+def eval(
+    run: RunArgument,
+    data: DataArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for wrong.csv, the files it gets wrong, and the confusion matrix.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier evaluation.")] = False,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+) -> None:
+    """Accuracy of a run on the test images of DATA: top-1, top-5, per class, and what is taken for what."""
+    from somnet.report.confusion import check_place, write_evaluation
     from somnet.runs.run import Run
 
+    if out is not None:
+        check_place(out, overwrite=overwrite)
     result = Run(run).evaluate(data, device=device, workers=workers)
     table = Table("class", "top-1 %", box=None, pad_edge=False)
     for name, accuracy in result.per_class.items():
         table.add_row(escape(screen_text(name)), f"{100 * accuracy:.2f}")
     console.print(table)
-    console.print(f"top-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
+    if confusions := result.confusions():
+        console.print("\nmost often confused:")
+        for label, taken_for, images in confusions[:MOST_CONFUSIONS]:
+            pair = screen_text(f"  {label} taken for {taken_for}: {images}")
+            console.print(pair, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\ntop-1 {100 * result.top1:.2f} %, top-5 {100 * result.top5:.2f} %, {result.n} images")
+    if out is not None:
+        write_evaluation(result, out)
+        console.print(f"{out}: wrong.csv, confusion.csv, confusion.svg", markup=False, soft_wrap=True)
+    elif result.wrong:
+        console.print(f"next: add --out DIR for the {len(result.wrong)} files that it gets wrong", soft_wrap=True)
 
 
 @app.command()
@@ -35,12 +60,39 @@ def report(
 ) -> None:
     """Write the report of a RUN: a site to look at its images, scores and regions, and to decide. Train does it too."""
     from somnet.report.site import PICTURES, write_report
-    from somnet.runs.run import Run
+    from somnet.runs.data_changes import warn_of_changes
+    from somnet.runs.run_folder import RunFolder
 
-    page = write_report(Run(run), pictures=PICTURES if pictures is None else pictures)
+    opened = RunFolder(run)
+    warn_of_changes(run, Path(opened.data["path"]))
+    page = write_report(opened, pictures=PICTURES if pictures is None else pictures)
     console.print(f"{page}: open it in a browser, or share the folder {page.parent}", markup=False, soft_wrap=True)
     if open_:
         typer.launch(str(page.resolve()))
+
+
+@app.command()
+def review(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="To listen on; 0: any that is free.")] = 0,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Show the report of a RUN to this machine alone; what you decide goes to RUN/decisions.csv at once."""
+    from somnet.report.review_server import ReviewServer
+    from somnet.runs.run import Run
+    from somnet.system.signals import stopping_signals
+
+    with ReviewServer(Run(run), port) as server:
+        console.print(f"open {server.address}", markup=False, soft_wrap=True)
+        console.print(f"decisions go to {server.decisions.path}; Ctrl-C ends it", markup=False, soft_wrap=True)
+        if open_:
+            typer.launch(server.address)
+        try:
+            with stopping_signals():  # also where a shell has set Ctrl-C aside, as for a command in the background
+                server.serve_forever()
+        except TrainingStopped:
+            typed = shlex.join(["somnet", "clean", str(run), "--decisions", str(server.decisions.path), "--out", "DIR"])
+            console.print(f"next: {typed}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -82,7 +134,7 @@ def export(
     from somnet.exports.network import export as write_export
 
     folder = write_export(run, format, out, overwrite=overwrite)
-    files = ", ".join(sorted(file.name for file in folder.iterdir()))
+    files = ", ".join(sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")))
     console.print(f"{folder}: {files}\nnext: how to load it is in {folder / 'README.md'}", markup=False, soft_wrap=True)
 
 
@@ -106,11 +158,16 @@ def clean(
     max_drop_per_class: Annotated[
         float, typer.Option(help="Share of a class that may go for its labels; the best-scored stay.")
     ] = 0.5,
+    drop_poor: Annotated[
+        bool,
+        typer.Option("--drop-poor", help="Without dark, blurred, tiny and other poor pictures; blank ones go always."),
+    ] = False,
     decisions: Annotated[Path | None, typer.Option(help="decisions.csv of the report, overrides scores.")] = None,
     format_: Annotated[
         list[str] | None,
         typer.Option(
-            "--format", help="Also write fiftyone, coco, label-studio or cleanlab; repeatable, or separated by commas."
+            "--format",
+            help="Also write fiftyone, coco, label-studio, cleanlab, huggingface; repeatable, or separated by commas.",
         ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the run's data are now, if they have moved.")] = None,
@@ -126,7 +183,7 @@ def clean(
     result = clean_data(
         run,
         out,
-        CleaningRules(cast(Policy, policy), threshold, max_drop_per_class, decisions),  # checked there
+        CleaningRules(cast(Policy, policy), threshold, max_drop_per_class, decisions, drop_poor),  # checked there
         formats=formats,
         data=data,
         dry_run=dry_run,
@@ -145,8 +202,16 @@ def clean(
     more = f"; {result.relabelled} relabelled" if result.relabelled else ""
     more += f"; {result.cropped} cropped" if result.cropped else ""
     console.print(f"threshold of label_score: {result.threshold:.3f}{more}", highlight=False, soft_wrap=True)
+    if result.in_doubt:
+        where = "" if dry_run else ": kept_in_doubt.csv says which and why"
+        console.print(f"{result.in_doubt:,} of those kept are in doubt{where}", highlight=False, soft_wrap=True)
     if dry_run:
         console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
     else:
         console.print(f"{out}: removed.csv says what was removed and why", markup=False, soft_wrap=True)
-        console.print(f"next: somnet train {shlex.quote(str(out))}", markup=False, soft_wrap=True)
+        next_line = (
+            "metadata.parquet has the weights, for trainers that take them; somnet's own does not"
+            if policy == "reweight"
+            else f"next: somnet train {shlex.quote(str(out))}"
+        )
+        console.print(next_line, markup=False, soft_wrap=True)

@@ -42,10 +42,10 @@ def propose(
 
 @app.command()
 def plan(
-    config: Annotated[Path, typer.Argument(help="TOML file of a training, as configs/clothing1m.toml.")],
     data: Annotated[
         Path | None, typer.Argument(help="The data, if they are here; else give --images and --classes.")
     ] = None,
+    config: ConfigOption = None,
     images: Annotated[int | None, typer.Option(min=1, help="Training images, where there are no data yet.")] = None,
     test_images: Annotated[int, typer.Option(min=0, help="Test images, likewise.")] = 0,
     classes: Annotated[int | None, typer.Option(min=2, help="Classes, likewise.")] = None,
@@ -74,14 +74,18 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder for the run; by default runs/1, runs/2, ...")] = None,
     method: Annotated[str | None, typer.Option(help=f"{', '.join(METHODS)}; or package.module:Class.")] = None,
     model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")] = None,
     imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
     freeze: Annotated[
         str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="How often each image is used.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32; on CUDA also bf16 or fp16.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32; on CUDA also bf16 or fp16.")] = None,
     seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
+    decisions: Annotated[
+        list[Path] | None, typer.Option(help="decisions.csv of a report, taken as truth; again for a later round.")
+    ] = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -99,15 +103,52 @@ def train(
     flags = {
         "method": method,
         "model.name": model,
+        "model.weights": None if weights is None else str(weights),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,
         "train.batch_size": batch_size,
         "train.precision": precision,
         "seed": seed,
+        "decisions": tuple(str(file) for file in decisions) if decisions else None,
     }
     settings = load_config(config, set_ or (), flags)
     run_training(data, settings, out=out, device=device, workers=workers, resume=resume, overwrite=overwrite)
+
+
+@app.command()
+def embed(
+    data: DataArgument,
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")] = None,
+    imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier file.")] = False,
+) -> None:
+    """Write the vectors that a pretrained network makes of the images of DATA; of a trained one, run.embeddings()."""
+    from somnet.config import load_config
+    from somnet.errors import ConfigError, RunError
+    from somnet.nn.backbones import Network
+    from somnet.runs.embedding import embed as embed_images
+    from somnet.runs.embedding import write_embeddings
+    from somnet.system.allocator import keep_memory
+    from somnet.system.compute import Compute, choose_device
+
+    if out.suffix != ".parquet":
+        raise ConfigError(f"vectors are written as Parquet: let the name of {out} end with .parquet")
+    if out.exists() and not overwrite:
+        raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
+    given = None if weights is None else str(weights)
+    settings = load_config(config, set_ or (), {"model.name": model, "model.weights": given, "model.imgsz": imgsz})
+    keep_memory()
+    compute = Compute(choose_device(device), workers)
+    table = embed_images(data, Network(settings.model, 2), settings, compute)
+    write_embeddings(table, out)
+    console.print(f"{out}: {table.num_rows} vectors", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -127,7 +168,7 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for runs, data, results.csv, table.md and plot.svg.")],
     methods: Annotated[
         str | None,
-        typer.Option(help="all, or names, by commas, also NAME=METHOD:setting=value; by default all of --tables."),
+        typer.Option(help="all, or names, by commas, also NAME=METHOD:setting=value; by default all."),
     ] = None,
     seeds: SeedsOption = "0-4",
     noise: Annotated[
@@ -135,8 +176,9 @@ def bench(
         typer.Option(help="Any of flip=0.4, asymmetric=0.1, open=0.1, paste=DIR, foreign=DIR, seed=0, by commas."),
     ] = None,
     tables: Annotated[
-        str, typer.Option(help="The paper's tables: methods, ablations, parameters; separated by commas.")
-    ] = "methods",
+        str | None,
+        typer.Option(help="The paper's tables to show beside: methods, ablations, parameters; separated by commas."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="How often each image is used, by every method.")] = None,
     rates: Annotated[
         str | None,
@@ -184,10 +226,11 @@ def compare(
     folders: Annotated[list[Path], typer.Argument(help="The --out folders of somnet bench, one for each data set.")],
     out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv and ranks.svg.")],
     baseline: Annotated[str, typer.Option(help="The entry that wins and losses are against.")] = "plain",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier comparison.")] = False,
 ) -> None:
     """Compare methods over several data sets: means, average ranks, wins and the critical difference."""
     from somnet.benchmark.together import compare_benchmarks
 
-    compare_benchmarks(folders, out, baseline=baseline)
+    compare_benchmarks(folders, out, baseline=baseline, overwrite=overwrite)
     console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     console.print(f"{out}: table.md, table.csv, ranks.svg", markup=False, soft_wrap=True)

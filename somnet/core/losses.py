@@ -7,9 +7,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def classification_loss(logits: Tensor, label: Tensor) -> Tensor:
-    """Eq. 1: cross entropy of the bag features, as a mean over the batch so that lr does not depend on its size."""
-    return F.cross_entropy(logits, label)
+def classification_loss(logits: Tensor, label: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Eq. 1: cross entropy of the bag features, as a mean over the batch so that lr does not depend on its size.
+
+    The loss of each bag is multiplied by its weight (B,), if it has one.
+    """
+    if weight is None:
+        return F.cross_entropy(logits, label)
+    return weighted_mean(F.cross_entropy(logits, label, reduction="none"), weight)
+
+
+def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """Mean over the batch of losses (B,), each multiplied by its weight (B,): a weight of 0.5 pulls half as hard."""
+    return losses.mean() if weight is None else (weight * losses).mean()
 
 
 def scale_gradient(x: Tensor) -> Tensor:

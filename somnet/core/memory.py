@@ -111,17 +111,20 @@ class SelfOrganizingMemory(nn.Module):
         index, eta = neighbourhood(side, radius)
         self.register_buffer("neighbours", index, persistent=False)  # (L, K)
         self.register_buffer("eta", eta, persistent=False)  # (L, K)
+        self.neighbours_in_memory = index  # the same as a table that stays in main memory
 
-    def start_from(self, features: Tensor, generator: torch.Generator) -> None:
-        """Keys start as the features of random images; slots beyond their number as noisy copies."""
-        slots = len(self.keys)
-        order = torch.cat(
-            [torch.randperm(len(features), generator=generator) for _ in range(-(-slots // len(features)))]
-        )[:slots]
-        start = F.normalize(features[order].float(), dim=1)
+    def start_from(self, features: Tensor, generator: torch.Generator, real: Tensor | None = None) -> None:
+        """Keys start as random ones of the features (..., F), of those that are real (...), all if none is given.
+
+        Slots beyond their number start as noisy copies.
+        """
+        real = torch.ones(features.shape[:-1], dtype=torch.bool) if real is None else real
+        slots, places = len(self.keys), real.flatten().nonzero().squeeze(1)
+        order = torch.cat([torch.randperm(len(places), generator=generator) for _ in range(-(-slots // len(places)))])
+        start = F.normalize(features.flatten(0, -2)[places[order[:slots]]].float(), dim=1)
         noise = torch.randn(start.shape, generator=generator) / start.shape[1] ** 0.5
-        noise[: len(features)] = 0.0
-        self.keys.data.copy_(F.normalize(start + 0.1 * noise.to(start.device), dim=1))
+        noise[: len(places)] = 0.0
+        self.keys.data.copy_(F.normalize(start + 0.1 * noise, dim=1))
 
     def set_clusters(self, keys: Tensor, slot: Tensor, label: Tensor) -> None:
         """Take given cluster centres, and the exact ratios of the bags that belong to them (SOMNet+K-means)."""
@@ -140,13 +143,17 @@ class SelfOrganizingMemory(nn.Module):
         neighbour_keys = _rows(self.keys, self.neighbours[slot])  # (B, K, F)
         return memory_loss(x, label, slot, neighbour_keys, self.eta[slot], _rows(self.d, slot), _rows(self.r, label))
 
-    @torch.no_grad()
     def project(self, slot: Tensor, label: Tensor) -> None:
-        """Restore unit keys and the constraints of Eq. 5 and 7 on the rows that a step changed.
+        """Restore the constraints after a step whose bags have these winners and labels (B,), both in main memory."""
+        self.restore(*self.changed(slot, label))
 
-        `slot` and `label` (B,) are the winners and the labels of the step's bags.
-        """
-        slots, classes = torch.unique(self.neighbours[slot]), torch.unique(label)
+    def changed(self, slot: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """The slots and the classes whose rows such a step has changed, each once."""
+        return torch.unique(self.neighbours_in_memory[slot]), torch.unique(label)
+
+    @torch.no_grad()
+    def restore(self, slots: Tensor, classes: Tensor) -> None:
+        """Unit keys and the constraints of Eq. 5 and 7, for the rows of some slots and classes."""
         self.keys[slots] = F.normalize(self.keys[slots], dim=1)
         self.d[slots] = to_simplex(self.d[slots])
         self.r[classes] = to_simplex(self.r[classes])

@@ -9,7 +9,8 @@ L  memory slots                K  slots in a neighbourhood       C  classes
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -21,15 +22,40 @@ Losses = dict[str, Tensor]
 class BagBatch:
     """A batch of bags: G different images of one class each, with their boxes."""
 
-    rows: Tensor  # (B, G) which training images, by number
+    rows: Tensor  # (B, G) which training images, by number; in main memory, as all that has a row per image
     label: Tensor  # (B,)
     boxes: Tensor  # (B, G, P, 4) xyxy as shares of width and height; box 0 is the image
     mask: Tensor  # (B, G, P) False for padding, which never gets weight
     images: Tensor  # (I * V, 3, H, W) pixels or (I * V, F', H, W) cached maps; (0,) in a phase that needs none
+    weight: Tensor | None = None  # (B, G) how much each image counts in the losses; None: all the same
+    source: "BagBatch | None" = None  # the same in main memory, if these bags are on a device
+
+    @property
+    def in_memory(self) -> "BagBatch":
+        """The same bags in main memory, where a look at their values costs no waiting."""
+        return self if self.source is None else self.source
 
     def to(self, device: str) -> "BagBatch":
-        """The same bags on another device."""
-        return BagBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        """The same bags on a device; from pinned memory they are copied while Python goes on."""
+        moved = {name: part.to(device, non_blocking=True) for name, part in self._parts().items()}
+        here = moved["label"].device == self.label.device
+        return self if here else replace(self, source=self.in_memory, **moved)
+
+    def pin_memory(self) -> "BagBatch":
+        """The same bags in memory that a GPU can copy from by itself."""
+        return replace(self, **{name: part.pin_memory() for name, part in self._parts().items()})
+
+    def bag_weight(self) -> Tensor | None:
+        """How much each bag counts (B,), the mean of its images; None: all the same."""
+        if self.weight is None:
+            return None
+        real = self.mask[..., 0]  # (B, G)
+        return (self.weight * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+
+    def _parts(self) -> dict[str, Any]:
+        """What a device is given."""
+        parts = {name: getattr(self, name) for name in ("label", "boxes", "mask", "images", "weight")}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @dataclass(frozen=True)

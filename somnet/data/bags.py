@@ -4,7 +4,7 @@ import contextlib
 import gc
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,8 +23,10 @@ from somnet.data.transforms import Augment, enough_for, to_square
 from somnet.data.views import View
 from somnet.errors import DataError, UnreadableImage
 from somnet.system.files import display_name
-from somnet.system.parallel import share_of
+from somnet.system.parallel import in_threads, share_of
+from somnet.system.transfer import on_gpu
 
+AHEAD = 2  # batches that are put together while a GPU works
 IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the image itself
 
 
@@ -35,6 +37,11 @@ class BagList:
     rows: NDArray[np.int64]  # (B, G) of the images
     label: NDArray[np.int64]  # (B,)
     present: NDArray[np.bool_]  # (B, G)
+    weight: NDArray[np.float32] | None = None  # (B, G) how much each image counts; None: all the same
+
+    def weighted(self, weights: NDArray[np.float32] | None) -> "BagList":
+        """The same bags with the weights (n,) of all images."""
+        return self if weights is None else replace(self, weight=weights[self.rows])
 
 
 def draw_bags(
@@ -184,7 +191,8 @@ class PixelInputs:
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         at_least = self.side if self.view is None else enough_for(self.view.boxes[row], self.side)
         try:
-            image = read_picture(self.index.location(row), at_least=at_least).image
+            key = self.boxes.scan.keys[row].as_py()  # it may have been replaced since
+            image = read_picture(self.index.location(row), at_least=at_least, key=key).image
         except UnreadableImage as error:
             name = display_name(self.index.table["file_name"][row].as_py())
             raise DataError(f"{name} could be read before but not now: {error}: restore it and continue") from None
@@ -287,6 +295,7 @@ class BagBatches(Dataset[BagBatch]):
             boxes=torch.stack(boxes).view(*rows.shape, -1, 4),
             mask=torch.stack(mask).view(*rows.shape, -1) & torch.from_numpy(present)[..., None],
             images=images,
+            weight=None if self.bags.weight is None else torch.from_numpy(self.bags.weight[mine]),
         )
 
     def _seed(self, batch: int, position: int) -> int | None:
@@ -295,13 +304,35 @@ class BagBatches(Dataset[BagBatch]):
         return int(np.random.SeedSequence((self.seed, batch, position)).generate_state(1, np.uint64)[0]) >> 1
 
 
-def load(batches: BagBatches, workers: int, skip: int = 0) -> Iterator[BagBatch]:
-    """The batches in order, from `skip` on, fetched by worker processes where there are any."""
-    order = range(skip, len(batches))
-    if workers == 0 or len(order) == 0:
-        yield from (batches[number] for number in order)
+def load(batches: BagBatches, workers: int, skip: int = 0, device: str = "cpu") -> Iterator[BagBatch]:
+    """The batches in order, from `skip` on, on a device, fetched by worker processes where there are any.
+
+    A GPU gets a batch while it works on the one before: pinned, so that nobody waits for the copy.
+    """
+    fetched = _fetched(batches, workers, range(skip, len(batches)), pin=on_gpu(device))
+    if not on_gpu(device):
+        yield from (batch.to(device) for batch in fetched)
         return
-    loader = DataLoader(batches, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=_start_worker)
+    ahead: BagBatch | None = None
+    for batch in fetched:
+        sent = batch.to(device)
+        if ahead is not None:
+            yield ahead
+        ahead = sent
+    if ahead is not None:
+        yield ahead
+
+
+def _fetched(batches: BagBatches, workers: int, order: range, *, pin: bool) -> Iterator[BagBatch]:
+    if workers == 0 or len(order) == 0:
+        if pin:  # beside the GPU's work
+            yield from in_threads(lambda number: batches[number].pin_memory(), order, ahead=AHEAD)
+        else:
+            yield from (batches[number] for number in order)
+        return
+    loader = DataLoader(
+        batches, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=_start_worker, pin_memory=pin
+    )
     try:
         with named_worker_death():
             yield from loader

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from somnet.config import Config, ProposalConfig
 from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs, each_image_once, load
-from somnet.data.duplicates import group_duplicates
+from somnet.data.decisions import DROPPED, read_rounds, with_decisions
+from somnet.data.duplicates import group_duplicates, nearest_copies
 from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan, scan
@@ -24,13 +25,13 @@ from somnet.data.sources import open_source
 from somnet.data.views import View, draw_views, whole_images
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
+from somnet.nn.engine import Trunk, open_trunk
 from somnet.system.compute import Compute
-from somnet.system.files import atomic_path, csv_cell, display_name
+from somnet.system.files import atomic_path, csv_cell, display_name, some
 from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 
-MOST_NAMED = 5  # bad files that are named on screen; the tables name all
 MAPS_PER_CHUNK = 512
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
 SPLITS = ("train", "val", "test")
@@ -52,6 +53,22 @@ class Part:
         """Given labels (n,)."""
         return self.index.labels()
 
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """How much each image counts in training (n,); None: all the same."""
+        weights = self.index.weights()
+        return None if (weights == 1).all() else weights
+
+    @property
+    def verified(self) -> NDArray[np.bool_]:
+        """Whether a person has confirmed the label (n,)."""
+        return self.index.verified()
+
+    @property
+    def judged_labels(self) -> NDArray[np.int64]:
+        """The labels (n,) that a person has judged, before that; -1: nobody has."""
+        return np.asarray(self.index.table["judged_label"].fill_null(-1).to_numpy(), np.int64)
+
 
 @dataclass(frozen=True)
 class Unreadable:
@@ -72,15 +89,23 @@ class DataSet:
     train: Part
     test: Part | None
     unreadable: tuple[Unreadable, ...]
+    dropped: Part | None = None  # training images that a person has dropped: the label is wrong, or the picture useless
 
     def fingerprint(self) -> str:
-        """Of the training images' names, labels and content: a resume must find the same."""
+        """Of the training images' names, labels, content and weights: a resume must find the same."""
         digest = hashlib.sha256(repr(self.classes).encode())
         columns = [self.train.index.table["file_name"], self.train.labels, self.train.scan.keys]
         table = pa.table(columns, ["name", "label", "key"])
         for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
             for name, label, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 digest.update(b"%s\0%d\0%s" % (name, label, key))
+        if self.train.weights is not None:
+            digest.update(self.train.weights.tobytes())
+        if self.train.verified.any():
+            digest.update(self.train.verified.tobytes())
+            digest.update(self.train.judged_labels.tobytes())
+        if self.dropped is not None:
+            digest.update(b"\0".join(self.dropped.index.column("file_name")))
         return digest.hexdigest()[:16]
 
 
@@ -109,12 +134,36 @@ def duplicates(data: DataSet) -> list[Duplicate]:
     return sorted(rows, key=lambda row: row.group)
 
 
-def leaks(grouped: list[Duplicate]) -> list[tuple[Duplicate, Duplicate]]:
-    """A training image and a held-out one of each group that has both."""
-    train, held_out = (
-        {row.group: row for row in reversed(grouped) if (row.split == "train") is yes} for yes in (True, False)
+@dataclass(frozen=True)
+class Copies:
+    """For each of n training images the most similar other one; see duplicates.py."""
+
+    difference: NDArray[np.float32]  # (n,) 0: the same content; 1: none shows the same
+    file_names: pa.Array  # (n,) of that image; null where there is none
+
+
+def copies_in_training(data: DataSet) -> Copies:
+    """The same picture among the other training images."""
+    return _copies(data, held_out=False)
+
+
+def copies_held_out(data: DataSet) -> Copies:
+    """The same picture among the held-out images: who trains on it, tests on what was learnt by heart."""
+    return _copies(data, held_out=True)
+
+
+def _copies(data: DataSet, *, held_out: bool) -> Copies:
+    parts = [data.train, data.test] if data.test else [data.train]
+    groups = np.concatenate([part.groups for part in parts])
+    keys, hashes = (
+        pa.chunked_array([getattr(part.scan, name) for part in parts]).combine_chunks() for name in ("keys", "hashes")
     )
-    return [(row, held_out[group]) for group, row in sorted(train.items()) if group in held_out]
+    names = pa.chunked_array([part.index.table["file_name"].combine_chunks() for part in parts])
+    count = len(data.train)
+    difference, nearest = nearest_copies(groups, keys, hashes, (np.arange(len(groups)) >= count) == held_out)
+    found = nearest[:count] >= 0
+    copied = pa.array([display_name(name) for name in names.take(nearest[:count][found]).to_pylist()], pa.string())
+    return Copies(difference[:count], pc.replace_with_mask(pa.nulls(count, pa.string()), pa.array(found), copied))
 
 
 def write_duplicates(file: Path, data: DataSet) -> None:
@@ -150,19 +199,23 @@ def scan_together(index: Index, config: ProposalConfig, compute: Compute) -> Sca
 
 
 def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
-    """List a data set, try every file, find the boxes, and check that one can train on what is left."""
-    index = open_source(data)
+    """List a data set, try every file, find the boxes, and check that one can train on what is left.
+
+    What a person decided about training images is done first.
+    """
+    index = with_decisions(open_source(data), read_rounds(config.decisions))
     need_training(index, data)
     held_out = held_out_split(index)
-    if unknown := sorted(index.splits().difference(SPLITS)):
+    if unknown := sorted(index.splits().difference(SPLITS, (DROPPED,))):
         count = len(index.of_split(*unknown))
         log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(unknown))
-    used = index.of_split("train", held_out) if held_out else index.of_split("train")
+    used = index.of_split(*(name for name in ("train", held_out, DROPPED) if name))
     scanned = scan_together(used, config.proposals, compute)
     readable, labels = scanned.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))
     train_rows = readable[pc.equal(split, "train").to_numpy()]
     test_rows = readable[pc.equal(split, held_out).to_numpy()] if held_out else readable[:0]
+    dropped_rows = readable[pc.equal(split, DROPPED).to_numpy()]
     unreadable = unreadable_files(used, scanned)
     present = np.unique(labels[train_rows])
     if len(present) < 2:
@@ -176,7 +229,9 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     train_groups, test_groups = np.split(groups, [len(train_rows)])
     train = Part(used.take(train_rows), scanned.take(train_rows), train_groups)
     test = Part(used.take(test_rows), scanned.take(test_rows), test_groups) if len(test_rows) else None
-    return DataSet(data, used.classes, train, test, unreadable)
+    none = np.full(len(dropped_rows), -1)
+    dropped = Part(used.take(dropped_rows), scanned.take(dropped_rows), none) if len(dropped_rows) else None
+    return DataSet(data, used.classes, train, test, unreadable, dropped)
 
 
 def unreadable_files(index: Index, scanned: Scan) -> tuple[Unreadable, ...]:
@@ -201,6 +256,8 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     ]
     boxes = data.train.scan.counts
     lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
+    if nothing := list(data.train.index.empty):
+        lines.append(f"warning: no image at all in {some(nothing)}: left out")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
@@ -209,9 +266,11 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
     if grouped := duplicates(data):
         lines.append(f"duplicates: {len(grouped)} images in {len({row.group for row in grouped})} groups")
-        if both := leaks(grouped):
-            named = some([f"{train.file_name} = {test.file_name}" for train, test in both])
-            lines.append(f"warning: {len(both)} leaks, images that are both trained and tested on: {named}")
+        copied = copies_held_out(data).file_names
+        names = data.train.index.table["file_name"].filter(copied.is_valid()).to_pylist()
+        pairs = zip(map(display_name, names), copied.drop_null().to_pylist(), strict=True)
+        if leaks := [f"{train} = {test}" for train, test in pairs]:
+            lines.append(f"warning: {len(leaks)} leaks, images that are both trained and tested on: {some(leaks)}")
     if data.unreadable:
         lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{first_reasons(data.unreadable)}")
     return lines
@@ -222,12 +281,6 @@ def first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
     if not unreadable:
         return ""
     return " (" + some([f"{bad.file_name}: {bad.reason}" for bad in unreadable], "; ") + ")"
-
-
-def some(items: list[str], between: str = ", ") -> str:
-    """The first few of many, and how many more there are."""
-    rest = len(items) - MOST_NAMED
-    return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
 
 
 def make_inputs(part: Part, network: Network, side: int, compute: Compute) -> Inputs:
@@ -246,7 +299,8 @@ def make_views(
     if not network.frozen_trunk:
         return [PixelInputs(part.index, boxes, side, view) for view in views]
     keys = [view.keys(part.scan) for view in views]
-    store = MapStore(network.trunk_fingerprint(), network.input_shape)
+    trunk = open_trunk(network)
+    store = MapStore(trunk.fingerprint, network.input_shape)
 
     def fill(missing: NDArray[np.int64]) -> None:
         if len(missing) == 0:
@@ -257,7 +311,7 @@ def make_views(
             np.stack([views[number].mirrored[row] for row, number in missing]),
         )
         pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, crops)
-        _fill(store, pixels, [keys[number][row].as_py() for row, number in missing.tolist()], network, compute)
+        _fill(store, pixels, [keys[number][row].as_py() for row, number in missing.tolist()], trunk, compute)
 
     ranks = compute.ranks
     if ranks.world > 1:
@@ -265,7 +319,7 @@ def make_views(
         ranks.barrier()  # all have listed the same
         fill(missing[ranks.share(len(missing))])
         ranks.barrier()
-        store = MapStore(network.trunk_fingerprint(), network.input_shape)
+        store = MapStore(trunk.fingerprint, network.input_shape)
     fill(uncached(keys, store))
     return [CachedInputs(store, own, boxes, view) for own, view in zip(keys, views, strict=True)]
 
@@ -297,15 +351,14 @@ def uncached(keys: Sequence[pa.Array], store: MapStore) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def _fill(store: MapStore, inputs: PixelInputs, all_keys: Sequence[bytes], network: Network, compute: Compute) -> None:
-    network.eval()
+def _fill(store: MapStore, inputs: PixelInputs, all_keys: Sequence[bytes], trunk: Trunk, compute: Compute) -> None:
     batches = BagBatches(each_image_once(inputs.index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
     keys: list[bytes] = []
     maps: list[torch.Tensor] = []
     with track("feature maps", len(inputs.index)) as advance:
-        for batch in load(batches, compute.loaders):
+        for batch in load(batches, compute.loaders, device=compute.device):
             keys.extend(all_keys[row] for row in batch.rows[:, 0].tolist())
-            maps.append(network.prepare(batch.images.to(compute.device)).to(torch.float16).cpu())
+            maps.append(trunk.maps(batch.images).to(torch.float16).cpu())
             advance(len(batch.label))
             if len(keys) >= MAPS_PER_CHUNK:
                 store.add(keys, torch.cat(maps))

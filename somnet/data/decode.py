@@ -1,5 +1,6 @@
 """The only place that opens an image."""
 
+import importlib.util
 import os
 import threading
 import warnings
@@ -8,15 +9,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError, features
 
-from somnet.data.location import Location
+from somnet.data.location import MAX_BYTES, Location
 from somnet.errors import UnreadableImage
 from somnet.system.allocator import give_back_memory
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
+FORMATS: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # an MPO opens as JPEG
+if features.check("avif"):  # some builds of Pillow lack it
+    FORMATS += ("AVIF",)
+if importlib.util.find_spec("pillow_heif") is not None:
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    FORMATS += ("HEIF",)  # photos of phones; they call it HEIC
 MAX_PIXELS = 100_000_000
-MAX_BYTES = 1_000_000_000  # 100 million pixels of four 16-bit channels fit
 LARGE_PIXELS = 16_000_000
 MIN_SIDE = 8
 
@@ -34,6 +41,7 @@ _OTHER_FORMATS = {  # (offset, signature) of files that people do take for photo
     (0, b"%PDF"): "PDF",
     (0, b"<svg"): "SVG",
 }
+HEIC = ("HEIC", "HEIF")
 _TURNS = {  # EXIF orientation: what makes the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -55,17 +63,19 @@ class Picture:
     height: int
 
 
-def read_picture(source: Location | Path | str | BinaryIO, *, at_least: int | None = None) -> Picture:
+def read_picture(
+    source: Location | Path | str | BinaryIO, *, at_least: int | None = None, key: bytes | None = None
+) -> Picture:
     """Decode an image file, a stretch of one, or a stream; raise UnreadableImage, with the reason, for anything else.
 
     With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that; so is every
-    picture of more than 16 million pixels.
+    picture of more than 16 million pixels. With the `key` of its content, a file that has changed since is unreadable.
     """
     try:
         if isinstance(source, Path | str):
             source = Location(str(source))
         if isinstance(source, Location):
-            with source.open() as stream:
+            with source.open() if key is None else source.open_known(key) as stream:
                 return _read(stream, at_least)
         return _read(source, at_least)
     except UnreadableImage:
@@ -128,7 +138,8 @@ def _why_unidentified(stream: BinaryIO) -> str:
         return "the image header is truncated or damaged"
     for (offset, signature), name in _OTHER_FORMATS.items():
         if head.startswith(signature, offset):
-            return f"{name} is not a supported format; {', '.join(FORMATS)} are"
+            more = " and, after pip install 'somnet[heic]', HEIC" if name in HEIC and "HEIF" not in FORMATS else ""
+            return f"{name} is not a supported format; {', '.join(FORMATS)}{more} are"
     return "not an image"
 
 

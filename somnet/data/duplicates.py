@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 SIDE = 48  # pixels of the small grey picture whose frequencies are taken
 BLOCK = 12  # frequencies each way; all but the mean give a bit
@@ -20,6 +18,7 @@ MOST_DIFFERENT = 22  # bits of 143: of 1.6 million pairs of different photos non
 LEAST_TEXTURE = 3.0  # typical size of a frequency, in grey levels; photos have 7 and more, flat pictures below 1
 BANDS = 64  # looks at the hashes, each at a choice of bits that must be equal: 64 find 97 of 100 near duplicates
 BAND_BITS = 20
+COPIES_AT_ONCE = 256  # of a group, that are compared with all others of it
 NEIGHBOURS = 32  # pictures that a picture is compared with in a look: a crowd of look-alikes costs no more
 
 
@@ -54,6 +53,41 @@ def later_members(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
     return later
 
 
+def nearest_copies(
+    groups: NDArray[np.int64], keys: pa.Array, hashes: pa.Array, among: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """How far each image (n,) is from the most similar other one of its group, and the row of that one.
+
+    Only images `among` (n,) some are compared with. The difference is the share of bits of the hashes, 0 for files of
+    equal content; 1, and the row -1, where no such image shows the same.
+    """
+    difference, nearest = np.ones(len(groups), np.float32), np.full(len(groups), -1)
+    order = np.argsort(groups, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        others = members[among[members]]
+        if groups[members[0]] < 0 or len(others) == 0:
+            continue
+        own_keys, own_hashes = (_as_numbers(column.take(pa.array(members))) for column in (keys, hashes))
+        for start in range(0, len(members), COPIES_AT_ONCE):
+            rows = slice(start, start + COPIES_AT_ONCE)
+            bits = _ONES[own_hashes[rows, None] ^ own_hashes[None, among[members]]].sum(axis=2)  # (b, m)
+            share = bits / (BLOCK * BLOCK - 1)
+            share[(own_keys[rows, None] == own_keys[None, among[members]]).all(axis=2)] = 0.0
+            share[members[rows, None] == others] = 2.0  # itself
+            best = share.argmin(axis=1)  # (b,)
+            found = share[np.arange(len(best)), best]
+            shown = found <= 1.0
+            difference[members[rows][shown]], nearest[members[rows][shown]] = found[shown], others[best][shown]
+    return difference, nearest
+
+
+def _as_numbers(column: pa.Array) -> NDArray[np.uint16]:
+    """Values of an even number of bytes each, as rows of numbers (m, w); zeros for one that is missing."""
+    width = max((len(value) for value in column.drop_null().to_pylist()), default=2)
+    values = (value or bytes(width) for value in column.to_pylist())
+    return np.frombuffer(b"".join(values), np.uint16).reshape(len(column), -1)
+
+
 def _equal(values: pa.Array) -> NDArray[np.int64]:
     """(2, E) pairs of rows with the same value: the first row that has it, and each other."""
     rows = np.flatnonzero(values.is_valid())
@@ -64,6 +98,9 @@ def _equal(values: pa.Array) -> NDArray[np.int64]:
 
 def _merge(first: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The first row (n,) that each row is linked to, by the links it had and by pairs (2, E) of rows."""
+    from scipy.sparse import coo_array  # here, as commands that group nothing need not wait for it
+    from scipy.sparse.csgraph import connected_components
+
     rows = np.arange(len(first))
     one, other = np.concatenate([np.stack([rows, first]), pairs], axis=1)
     links = coo_array((np.ones(len(one), bool), (one, other)), shape=(len(rows), len(rows)))

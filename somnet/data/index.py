@@ -23,10 +23,14 @@ SCHEMA = pa.schema(
             pa.string(),
         ),  # known truth, for scoring only; null: unknown; no class's name: the label is wrong
         ("true_box", pa.list_(pa.float32())),  # pixels, xyxy, upright frame
+        ("weight", pa.float32()),  # how much the image counts in training; null: 1
+        ("verified", pa.bool_()),  # whether a person has confirmed the label; null: no
+        ("judged_label", pa.int32()),  # the label that a person has judged, who may have given another; null: none has
         ("problem", pa.string()),  # why a listed file cannot be used; null: it has not been tried
-        ("archive", pa.binary()),  # relative to the root, where the image is a stretch of a larger file; else null
+        ("archive", pa.binary()),  # the larger file of which the image is a stretch, from the root on; else null
         ("offset", pa.int64()),  # of the stretch
         ("size", pa.int64()),
+        ("deflated", pa.bool_()),  # whether the stretch is compressed; null: it is not
     ]
 )
 ROWS_AT_ONCE = 65_536  # where a table is gone through in Python
@@ -40,6 +44,7 @@ class Index:
     root: Path
     classes: tuple[str, ...]
     table: pa.Table
+    empty: tuple[str, ...] = ()  # classes that were found without any image; they are not among `classes`
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -51,18 +56,28 @@ class Index:
 
     def location(self, row: int) -> Location:
         """Where the bytes of an image are."""
-        return Location(self.path(row), self.table["offset"][row].as_py() or 0, self.table["size"][row].as_py())
+        offset, size, deflated = (self.table[name][row].as_py() for name in ("offset", "size", "deflated"))
+        return Location(self.path(row), offset or 0, size, bool(deflated))
 
     def locations(self) -> Iterator[Location]:
         """The same for all images, in order, and faster."""
-        columns = self.table.select(["file_name", "archive", "offset", "size"])
+        columns = self.table.select(["file_name", "archive", "offset", "size", "deflated"])
         for batch in columns.to_batches(max_chunksize=ROWS_AT_ONCE):
-            for name, archive, offset, size in zip(*(column.to_pylist() for column in batch), strict=True):
-                yield Location(os.path.join(self.root, os.fsdecode(archive or name)), offset or 0, size)
+            for name, archive, offset, size, deflated in zip(*(column.to_pylist() for column in batch), strict=True):
+                path = os.path.join(self.root, os.fsdecode(archive or name))
+                yield Location(path, offset or 0, size, bool(deflated))
 
     def labels(self) -> NDArray[np.int64]:
         """Given labels, -1 where there is none."""
         return np.asarray(self.table["label"].fill_null(-1).to_numpy(), dtype=np.int64)
+
+    def weights(self) -> NDArray[np.float32]:
+        """How much each image counts in training, 1 where nothing is said."""
+        return np.asarray(self.table["weight"].fill_null(1.0).to_numpy(), np.float32)
+
+    def verified(self) -> NDArray[np.bool_]:
+        """Whether a person has confirmed the label (n,)."""
+        return np.asarray(self.table["verified"].fill_null(False).to_numpy(), bool)
 
     def column(self, name: str) -> list[Any]:
         """A column as Python values."""

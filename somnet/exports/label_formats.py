@@ -18,7 +18,6 @@ from somnet.system.files import csv_cell, link_or_copy, write_json, write_text
 
 Box = tuple[float, float, float, float]
 
-FILES = ("fiftyone", "coco.json", "label-studio", "cleanlab")  # what the formats add to a cleaned folder
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not even escaped
 
@@ -147,6 +146,8 @@ ANNOTATIONS: Mapping[str, Callable[[Path, Sequence[Labelled], Sequence[str]], No
 def write_cleanlab(folder: Path, scores: pa.Table) -> None:
     """The issues of every image of the run, removed ones too, with the columns of cleanlab's Datalab."""
     columns = ["is_label_issue", "label_score", "given_label", "predicted_label", "is_near_duplicate_issue"]
+    newer = ("is_outlier_issue", "outlier_score", "near_duplicate_score")  # not in runs of older versions
+    columns += [name for name in newer if name in scores.column_names]
     table = scores.select([*columns, "file_name"])
     target = folder / "cleanlab"
     target.mkdir()

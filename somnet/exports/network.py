@@ -12,12 +12,13 @@ import torch
 from timm.models._hub import save_config_for_hf
 from torch import Tensor, nn
 
-from somnet.errors import ExportError
+from somnet.errors import ExportError, did_you_mean
 from somnet.exports.model_card import model_card
 from somnet.nn.backbones import Network, as_timm_model, licence_of
 from somnet.runs.run import Run
-from somnet.system.files import atomic_folder
-from somnet.system.folders import EXPORT, refuse_taken
+from somnet.system.files import flush_to_disk
+from somnet.system.folders import EXPORT
+from somnet.system.replacing import replaced_folder
 from somnet.system.version import VERSION
 
 log = logging.getLogger("somnet")
@@ -33,15 +34,17 @@ def export(
     """Write the network of a finished run as a folder for timm or for ONNX; by default RUN/export/FORMAT."""
     run = run if isinstance(run, Run) else Run(run)
     if format not in _WRITERS:
-        raise ExportError(f"there is no format '{format}': choose one of {', '.join(_WRITERS)}")
+        raise ExportError(
+            f"there is no format '{format}':{did_you_mean(format, _WRITERS)} choose one of {', '.join(_WRITERS)}"
+        )
     out = run.path / EXPORT / format if out is None else Path(out)
-    names = {file.name for file in out.iterdir()} if out.is_dir() else set()
-    ours = not names - {CARD, WEIGHTS, CONFIG, GRAPH}
-    refuse_taken(out, "an export alone", ours=ours, meant=overwrite, how="--overwrite to replace it", replaced=True)
     card = model_card(run, format)  # an unfinished run is refused before any work
-    with atomic_folder(out) as folder:
+    with replaced_folder(out, EXPORT, overwrite=overwrite) as folder:
         _WRITERS[format](run, folder)
         (folder / CARD).write_text(card, encoding="utf-8")
+        for file in folder.iterdir():
+            file.chmod(0o644)  # some writers leave theirs to the owner alone
+            flush_to_disk(file)
     return out
 
 

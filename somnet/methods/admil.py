@@ -45,6 +45,8 @@ class Admil(Method):
     Adam. A test image is a bag of one instance, itself, whose weight is 1: the network alone. No state per sample.
     """
 
+    weighted = frozenset({"cls"})
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(AdmilSettings)
@@ -59,7 +61,8 @@ class Admil(Method):
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of the bags."""
         rois, weights = self._weigh(batch)
-        return Step({"cls": classification_loss(self.network.classifier(bag_feature(weights, rois)), batch.label)})
+        logits = self.network.classifier(bag_feature(weights, rois))  # (B, C)
+        return Step({"cls": classification_loss(logits, batch.label, batch.bag_weight())})
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN and the attention."""

@@ -47,6 +47,8 @@ class AttendGroups(Method):
     Nesterov's momentum and a step. No state per sample.
     """
 
+    weighted = frozenset({"cls"})
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(AttendGroupsSettings)
@@ -63,7 +65,7 @@ class AttendGroups(Method):
         """Cross entropy of the bags; an image that only fills up a bag does not count."""
         images = self._attended(batch).view(*batch.rows.shape, -1)  # (B, G, F)
         x = bag_feature(initial_weights(batch.mask)[..., 0], images)  # (B, F)
-        return Step({"cls": classification_loss(self.network.classifier(x), batch.label)})
+        return Step({"cls": classification_loss(self.network.classifier(x), batch.label, batch.bag_weight())})
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN and the detector."""

@@ -15,6 +15,7 @@ from somnet.core.types import BagBatch, Losses, Phase
 from somnet.errors import ConfigError
 from somnet.methods.registry import import_method_module, method_place
 from somnet.nn.backbones import Network
+from somnet.nn.tables import WithTables
 
 BagPass = Callable[[int], Iterator[BagBatch]]
 """bag_pass(images_per_bag) goes once over the training images, unaugmented; 1: in order, one image per bag.
@@ -36,11 +37,14 @@ class Observation:
     cosines: Tensor | None = None  # (B, 2) of bag feature and key
     memory_side: int = 0  # of the grid that the slots lie on
 
-    def of_all(self, gather: Callable[[Tensor], Tensor]) -> "Observation":
-        """What all processes saw that share the step's batch."""
-        own = (self.rows, self.scores, self.slots, self.cosines)
-        rows, scores, slots, cosines = (None if tensor is None else gather(tensor) for tensor in own)
-        return Observation(rows, scores, slots, cosines, self.memory_side)
+    def tensors(self) -> dict[str, Tensor]:
+        """All that was seen, by name."""
+        named = {"rows": self.rows, "scores": self.scores, "slots": self.slots, "cosines": self.cosines}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> "Observation":
+        """The same, but for these."""
+        return Observation(**{**self.tensors(), **tensors}, memory_side=self.memory_side)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Step:
     """All that came of a step.
 
     `pending` is what changes beside the parameters if the step is taken: rows (n, ...) of this process's share of the
-    batch, by name. The loop brings together those of all processes and hands them to `after_step`.
+    batch, by name. The loop brings together those of all processes, in main memory, and hands them to `after_step`.
     """
 
     losses: Losses
@@ -68,12 +72,13 @@ class Inspection:
     details: Mapping[str, Tensor] = field(default_factory=dict)  # (I, P) slot, d, r, a, ... where the method has them
 
 
-class Method(nn.Module, ABC):
+class Method(WithTables, ABC):
     """One way to train a network on noisy images. A new one is a file with a subclass, and a name: see registry.py."""
 
     full_size = False  # whether passes and inspections show an image's first regions too, each at full size
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
     uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
+    weighted: frozenset[str] = frozenset()  # losses in which an image counts by its weight; none: weights are refused
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
 
     classifier_decay: Tensor  # () weight decay of the classifier, once it is chosen
@@ -84,7 +89,7 @@ class Method(nn.Module, ABC):
         self.network = network
         self.labels = labels  # (n,) given labels of the training images
         self.classes = classes
-        self.register_buffer("classifier_decay", torch.tensor(_given_decay(config)))
+        self.register_table("classifier_decay", torch.tensor(_given_decay(config)))
 
     @abstractmethod
     def plan(self) -> tuple[Phase, ...]:
@@ -93,6 +98,9 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Named losses of a batch, which the loop sums, and what else came of it. Nothing of `self` changes here."""
+
+    def confirm(self, verified: Tensor) -> None:
+        """Called before training with which labels (n,) a person has confirmed. By default nothing follows from it."""
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Called after the optimiser's step with what was pending: projections, moving averages, new targets.
@@ -121,6 +129,10 @@ class Method(nn.Module, ABC):
     def param_groups(self) -> list[dict[str, Any]]:
         """Named parameter groups; a phase sets the learning rate of each by its name, less CLASSIFIER."""
         return self.network_groups("network", self.network.tail, self.network.classifier)
+
+    def held_bytes(self) -> int:
+        """Bytes of main memory per image, where features or predictions of all images are held at once."""
+        return 0
 
     def first_features(self, inputs: Tensor) -> Tensor:
         """Features (I, F) of whole images that a classifier sees, by which its weight decay is chosen."""

@@ -18,6 +18,7 @@ from somnet.methods.logistic import best_out_of_fold, deal_folds
 from somnet.methods.plain import Plain
 from somnet.methods.settings import MethodSettings
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 log = logging.getLogger("somnet")
 
@@ -84,9 +85,9 @@ class Confident(Plain):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(ConfidentSettings)
-        self.register_buffer("judged", torch.zeros((), dtype=torch.bool))
-        self.register_buffer("confidence", torch.ones(len(labels)))
-        self.register_buffer("keep", torch.ones(len(labels), dtype=torch.bool))
+        self.register_table("judged", torch.zeros((), dtype=torch.bool))
+        self.register_table("confidence", torch.ones(len(labels)))
+        self.register_table("keep", torch.ones(len(labels), dtype=torch.bool))
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Prune, by features that the network has before it is trained: a run that is resumed has done it."""
@@ -103,10 +104,14 @@ class Confident(Plain):
         dropped = int((~self.keep).sum())
         log.info("confident learning leaves out %d of %d images (C = %g)", dropped, len(label), strength)
 
+    def held_bytes(self) -> int:
+        """Features, and predictions as double floats, once and the best of them."""
+        return 2 * self.network.width + 16 * self.classes
+
     def rows(self, phase: Phase) -> NDArray[np.int64]:
         """All but the pruned."""
-        return np.flatnonzero(self.keep.cpu().numpy())
+        return np.flatnonzero(self.keep.numpy())
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the out-of-fold probability of the label."""
-        return replace(super().inspect(batch), label_score=self.confidence[batch.rows[:, 0]])
+        return replace(super().inspect(batch), label_score=send(self.confidence[batch.rows[:, 0]], batch.label.device))

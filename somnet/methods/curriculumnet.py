@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from torch import Tensor
-from torch.nn import functional as F
 
 from somnet.config import Config
+from somnet.core.losses import classification_loss
 from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import BagPass, Step
 from somnet.methods.features import FEATURES, members, training_features
@@ -17,6 +17,7 @@ from somnet.methods.fresh import FreshStart
 from somnet.methods.plain import Plain
 from somnet.methods.settings import Count, MethodSettings, Share
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 log = logging.getLogger("somnet")
 
@@ -72,11 +73,6 @@ def density_groups(density: Tensor) -> Tensor:
     return torch.from_numpy(group_of_cluster[fit.labels_].astype(np.uint8))
 
 
-def weighted_cross_entropy(logits: Tensor, label: Tensor, weight: Tensor) -> Tensor:
-    """Mean over the batch of weight (I,) x cross entropy."""
-    return (weight * F.cross_entropy(logits, label, reduction="none")).mean()
-
-
 class CurriculumNet(Plain):
     """Train on the densest images of each class first, then add the others, with less weight.
 
@@ -94,7 +90,7 @@ class CurriculumNet(Plain):
         super().__init__(config, network, labels, classes)
         self.settings = config.of(CurriculumnetSettings)
         self.beginning = FreshStart(network)
-        self.register_buffer("group", torch.zeros(len(labels), dtype=torch.uint8))
+        self.register_table("group", torch.zeros(len(labels), dtype=torch.uint8))
 
     def plan(self) -> tuple[Phase, ...]:
         """A short training for the features, then three stages, over which the learning rate falls in one cosine."""
@@ -119,7 +115,7 @@ class CurriculumNet(Plain):
         """Divide each class by density."""
         if phase.name != FEATURES:
             return
-        settings, device = self.settings, self.group.device
+        settings, device = self.settings, self.network.mean.device
         features = training_features(self.network, bag_pass)  # (n, F)
         generator = torch.Generator().manual_seed(self.config.seed)
         for rows in members(self.labels.cpu()):
@@ -127,17 +123,22 @@ class CurriculumNet(Plain):
                 continue
             points = principal(features[rows].float().to(device), settings.components)  # (R, components)
             density = densities(points, cutoff_distance(points, settings.quantile, generator))
-            self.group[rows.to(device)] = density_groups(density).to(device)
+            self.group[rows] = density_groups(density)
         log.info("CurriculumNet: %s images are clean, noisy, highly noisy", self.group.bincount(minlength=3).tolist())
+
+    def held_bytes(self) -> int:
+        """Features as half floats."""
+        return 2 * self.network.width
 
     def rows(self, phase: Phase) -> NDArray[np.int64] | None:
         """The groups that a stage trains on."""
         if phase.name not in STAGES:
             return None
-        return np.flatnonzero(self.group.cpu().numpy() <= STAGES.index(phase.name))
+        return np.flatnonzero(self.group.numpy() <= STAGES.index(phase.name))
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy, in which images that are not clean count less."""
-        clean = self.group[batch.rows[:, 0]] == 0  # (I,)
-        weight = torch.where(clean, 1.0, self.settings.noisy_weight)
-        return Step({"cls": weighted_cross_entropy(self.predict(batch.images), batch.label, weight)})
+        clean = send(self.group[batch.rows[:, 0]], batch.label.device) == 0  # (I,)
+        weight, given = torch.where(clean, 1.0, self.settings.noisy_weight), batch.bag_weight()
+        weight = weight if given is None else weight * given
+        return Step({"cls": classification_loss(self.predict(batch.images), batch.label, weight)})

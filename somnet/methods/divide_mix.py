@@ -17,6 +17,7 @@ from somnet.methods.mixup import mix_up, soft_cross_entropy
 from somnet.methods.settings import MethodSettings, Rate, Share, Strength
 from somnet.nn.backbones import Network
 from somnet.nn.joined import JoinedNetwork
+from somnet.system.transfer import send
 
 INIT, MIX = "init", "mix"  # phases
 NETWORKS = ("first", "second")  # their parameter groups
@@ -98,7 +99,7 @@ class DivideMix(Method):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, JoinedNetwork(network), labels, classes)
         self.settings = config.of(DivideMixSettings)
-        self.register_buffer("clean", torch.ones(len(labels), 2))
+        self.register_table("clean", torch.ones(len(labels), 2))
 
     def plan(self) -> tuple[Phase, ...]:
         """A warm-up, then one phase per epoch, each of which divides again."""
@@ -122,7 +123,7 @@ class DivideMix(Method):
             losses.append(torch.stack(each, dim=1))  # (I, 2)
             rows.append(batch.rows[:, 0])
         seed = int(torch.randint(2**31, (), generator=generator))
-        of_both = torch.cat(losses)  # (n, 2)
+        of_both = torch.cat(losses).cpu()  # (n, 2)
         self.clean[torch.cat(rows)] = torch.stack([clean_probability(of_both[:, k], seed) for k in (0, 1)], dim=1)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
@@ -136,7 +137,8 @@ class DivideMix(Method):
         losses: Losses = defaultdict(lambda: both.new_zeros(()))
         for number, own in enumerate(guesses):
             clean = self.clean[batch.rows[:, 0], 1 - number]  # what the other one thinks
-            target = targets(batch.label, clean, own, both, self.settings.threshold, self.settings.temperature)
+            known = send(clean, own.device)
+            target = targets(batch.label, known, own, both, self.settings.threshold, self.settings.temperature)
             for name, loss in self._losses(number, batch, target, clean, self._weight(phase)).items():
                 losses[name] = losses[name] + loss
         return Step(dict(losses))
@@ -155,7 +157,9 @@ class DivideMix(Method):
         labelled = (clean > self.settings.threshold).repeat_interleave(views)  # (I * V,)
         mixed, target = mix_up(batch.images, target.repeat_interleave(views, dim=0), self.settings.mix)
         if self.settings.unlabelled == 0 and labelled.any():
-            mixed, target, labelled = mixed[labelled], target[labelled], labelled[labelled]
+            chosen = send(labelled.nonzero().squeeze(1), mixed.device)  # a mask of the device would be waited for
+            mixed, target, labelled = mixed[chosen], target[chosen], labelled[labelled]
+        labelled = send(labelled, mixed.device)
         logits = self.network.part(number, mixed)  # (I * V, C), or of the labelled only
         p = logits.softmax(dim=1)
         squared = (p - target).square().mean(dim=1)  # (I * V,)
@@ -181,4 +185,5 @@ class DivideMix(Method):
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the probability that the label is clean, the mean of both networks' views."""
-        return replace(super().inspect(batch), label_score=self.clean[batch.rows[:, 0]].mean(dim=1))
+        clean = self.clean[batch.rows[:, 0]].mean(dim=1)
+        return replace(super().inspect(batch), label_score=send(clean, batch.label.device))

@@ -126,7 +126,7 @@ class Drae(Plain):
         super().__init__(config, network, labels, classes)
         self.settings = config.of(DraeSettings)
         self.beginning = FreshStart(network)
-        self.register_buffer("kept", torch.ones(len(labels), dtype=torch.bool))
+        self.register_table("kept", torch.ones(len(labels), dtype=torch.bool))
 
     def plan(self) -> tuple[Phase, ...]:
         """A short training for the features, then the final one."""
@@ -147,15 +147,19 @@ class Drae(Plain):
         """Find the outliers of each class."""
         if phase.name != FEATURES:
             return
-        settings, device = self.settings, self.kept.device
+        settings, device = self.settings, self.network.mean.device
         features = training_features(self.network, bag_pass)  # (n, F)
         generator = torch.Generator().manual_seed(self.config.seed)
         for rows in members(self.labels.cpu()):
             x = features[rows].float().to(device)  # (R, F)
             error = reconstruction_errors(x, settings.epochs, settings.balance, generator)
-            self.kept[rows.to(device)] = inliers(error)
+            self.kept[rows] = inliers(error.cpu())
         log.info("DRAE drops %d of %d images", int((~self.kept).sum()), len(self.kept))
+
+    def held_bytes(self) -> int:
+        """Features as half floats."""
+        return 2 * self.network.width
 
     def rows(self, phase: Phase) -> NDArray[np.int64] | None:
         """In the end what was kept."""
-        return np.flatnonzero(self.kept.cpu().numpy()) if phase.name == TRAIN else None
+        return np.flatnonzero(self.kept.numpy()) if phase.name == TRAIN else None

@@ -35,13 +35,13 @@ def moving_target(target: Tensor, p: Tensor, beta: float) -> Tensor:
 
 
 def early_learning_losses(
-    logits: Tensor, label: Tensor, target: Tensor, *, strength: float, beta: float
+    logits: Tensor, label: Tensor, target: Tensor, weight: Tensor | None = None, *, strength: float, beta: float
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Cross entropy and the regulariser for logits (I, C), and where the targets (I, C) move."""
+    """Cross entropy, weighted (I,), and the regulariser for logits (I, C); where the targets (I, C) move."""
     p = logits.softmax(dim=1)  # (I, C)
     moved = moving_target(target, p, beta)
     early = strength * early_learning(p, moved).mean()
-    return {"cls": classification_loss(logits, label), "early": early}, moved
+    return {"cls": classification_loss(logits, label, weight), "early": early}, moved
 
 
 class EarlyLearning(Plain):
@@ -59,12 +59,12 @@ class EarlyLearning(Plain):
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy and the regulariser."""
         rows, settings = batch.rows[:, 0], self.settings
-        known, logits = self.targets.get(rows), self.predict(batch.images)
+        known, logits = self.targets.get(rows, batch.label.device), self.predict(batch.images)
         losses, target = early_learning_losses(
-            logits, batch.label, known, strength=settings.strength, beta=settings.beta
+            logits, batch.label, known, batch.bag_weight(), strength=settings.strength, beta=settings.beta
         )
-        return Step(losses, pending={"rows": rows, "target": target})
+        return Step(losses, pending={"rows": rows, **self.targets.entries(target)})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """The targets move along."""
-        self.targets.put(pending["rows"], pending["target"])
+        self.targets.put_entries(pending["rows"], pending)

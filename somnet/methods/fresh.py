@@ -13,6 +13,11 @@ class FreshStart(nn.Module):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.parts = copy.deepcopy(nn.ModuleList([network.tail, network.classifier])).requires_grad_(False)
+        self.train(False)
+
+    def train(self, mode: bool = True) -> "FreshStart":
+        """Nothing runs here, so nothing is ever in training."""
+        return super().train(False)
 
     def restart(self, network: Network) -> None:
         """Undo all training of a network."""

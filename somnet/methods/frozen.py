@@ -12,6 +12,7 @@ from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import BagPass, Inspection, Method, Observation, Step
 from somnet.methods.features import training_features
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 FIT = "fit"  # the phase
 IDLE = "idle"  # the group of a parameter that stays as it is
@@ -33,7 +34,7 @@ class FrozenFeatures(Method):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.idle = nn.Parameter(torch.ones(()))
-        self.register_buffer("trust", torch.ones(len(labels)))
+        self.register_table("trust", torch.ones(len(labels)))
 
     @abstractmethod
     def fit(self, features: Tensor) -> Tensor:
@@ -49,7 +50,7 @@ class FrozenFeatures(Method):
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Mean of -log(trust)."""
-        trust = self.trust[batch.rows[:, 0]]  # (I,)
+        trust = send(self.trust[batch.rows[:, 0]], self.idle.device)  # (I,)
         loss = self.idle * -trust.clamp(min=TINY).log().mean()
         return Step({"cls": loss}, Observation(rows=batch.rows[:, 0], scores=trust))
 
@@ -57,6 +58,10 @@ class FrozenFeatures(Method):
         """The network, which no phase names, and the parameter that does nothing."""
         return [*super().param_groups(), {"name": IDLE, "params": [self.idle]}]
 
+    def held_bytes(self) -> int:
+        """Features as half floats."""
+        return 2 * self.network.width
+
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the trust in the label."""
-        return replace(super().inspect(batch), label_score=self.trust[batch.rows[:, 0]])
+        return replace(super().inspect(batch), label_score=send(self.trust[batch.rows[:, 0]], batch.label.device))

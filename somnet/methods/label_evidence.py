@@ -6,7 +6,7 @@ Four witnesses, each with a number per class, of the size of a logarithm of odds
    the regions of log p.
 2. best region: the largest of these, for a thing that is small among clutter.
 3. prototypes: the cosine to the mean feature of each class, in which an image counts as far as 1 and 2 believe it to be
-   of the class, and the image itself not at all.
+   of the class, or fully if a person has verified it, and the image itself not at all.
 4. neighbours: the logarithm of the share of each class among the most similar other images.
 
 An image's own label is no part of what is said about it, but for what it does to others. What they are worth differs
@@ -106,8 +106,14 @@ class Witnesses:
         return shares
 
 
-def ask(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, seed: int) -> Witnesses:
-    """Fit what the witnesses need, to m images and their given labels (m,)."""
+def ask(
+    regions: RegionFeatures,
+    labels: NDArray[np.int64],
+    classes: int,
+    seed: int,
+    verified: NDArray[np.bool_] | None = None,
+) -> Witnesses:
+    """Fit what the witnesses need, to m images and their given labels (m,), of which some are `verified` (m,)."""
     fold = deal_folds(labels, FOLDS, seed)
     strength = choose_strength(regions.averages(), labels, fold)
     models = tuple(
@@ -117,7 +123,9 @@ def ask(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, seed: 
     size = max(1, BLOCK // (regions.features.shape[1] * classes))
     beliefs = [_belief(models, regions.take(block), fold[block]) for block in _blocks(len(labels), size)]
     belief = np.concatenate(beliefs, axis=1)
-    share = fit_posterior(belief, labels).probabilities(belief, labels).astype(np.float32)
+    share = fit_posterior(belief, labels, verified).probabilities(belief, labels).astype(np.float32)
+    if verified is not None:
+        share[verified] = np.eye(classes, dtype=np.float32)[labels[verified]]
     return Witnesses(labels, fold, models, unit, share, share.T @ unit)
 
 

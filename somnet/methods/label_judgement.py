@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from somnet.data.bags import pictures_of
 from somnet.methods.label_evidence import PROTOTYPES, SHARPNESS, WITNESSES, RegionFeatures, ask, join_regions
 from somnet.methods.label_posterior import fit_posterior
+from somnet.methods.review import find_axes
 
 log = logging.getLogger("somnet")
 
@@ -25,22 +26,31 @@ class Judged:
 
     rows: NDArray[np.int64]  # (b,)
     probable: NDArray[np.float64]  # (b, C) what the label should be, if it is one of the classes
-    similarity: NDArray[np.float32]  # (b,) cosine to the most similar prototype of a class
+    similarity: NDArray[np.float32]  # (b, C) cosine to the prototype of each class
+    description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
 
 
 @dataclass(frozen=True)
 class GivenLabels:
     """The labels of n images."""
 
-    label: NDArray[np.int64]  # (n,)
+    label: NDArray[np.int64]  # (n,) -1: a person has said that it is wrong, so it is not asked
     classes: int
     groups: NDArray[np.int64] | None = None  # (n,) of duplicates, -1: alone; copies must not vouch for each other
+    verified: NDArray[np.bool_] | None = None  # (n,) whether a person has confirmed the label
+    before: NDArray[np.int64] | None = None  # (n,) the labels that are judged, where a person has given others
+
+    @property
+    def judged(self) -> NDArray[np.int64]:
+        """The labels (n,) that are judged."""
+        return self.label if self.before is None else self.before
 
     def asked(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The images (m,) that are asked, one of each picture; and where an image (n,) or its copy is among them."""
         pictures = pictures_of(np.arange(len(self.label)), self.groups)
         _, first, number = np.unique(pictures, return_index=True, return_inverse=True)
-        asked = np.sort(np.random.default_rng((seed, *b"ask")).permutation(first)[:MOST])
+        labelled = first[self.label[first] >= 0]
+        asked = np.sort(np.random.default_rng((seed, *b"ask")).permutation(labelled)[:MOST])
         place = np.full(len(pictures), -1)
         place[asked] = np.arange(len(asked))
         return asked, place[first[number]]
@@ -52,18 +62,20 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     asked, place = given.asked(seed)
     among = np.isin(np.arange(len(labels)), asked)
     known = join_regions([some.take(among[rows]) for rows, some in regions()])
-    witnesses = ask(known, labels[asked], given.classes, seed)
+    verified = None if given.verified is None else given.verified[asked]
+    witnesses = ask(known, labels[asked], given.classes, seed, verified)
+    axes = find_axes(witnesses.unit, seed)
     evidence = witnesses.hear(known, np.arange(len(asked)))
-    posterior = fit_posterior(evidence[list(heard)], labels[asked])
+    posterior = fit_posterior(evidence[list(heard)], labels[asked], verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
     log.info("labels: about %.0f %% are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
 
-    def judged(rows: NDArray[np.int64], evidence: NDArray[np.float32]) -> Judged:
-        similarity = evidence[PROTOTYPES].max(axis=1) / SHARPNESS
-        return Judged(rows, posterior.probabilities(evidence[list(heard)], labels[rows]), similarity)
+    def judged(rows: NDArray[np.int64], evidence: NDArray[np.float32], unit: NDArray[np.float32]) -> Judged:
+        probable = posterior.probabilities(evidence[list(heard)], given.judged[rows])
+        return Judged(rows, probable, evidence[PROTOTYPES] / SHARPNESS, axes.describe(unit))
 
     if len(asked) == len(labels):
-        yield judged(asked, evidence)
+        yield judged(asked, evidence, witnesses.unit)
         return
     for rows, some in regions():
-        yield judged(rows, witnesses.hear(some, place[rows]))
+        yield judged(rows, witnesses.hear(some, place[rows]), some.directions())

@@ -5,7 +5,8 @@ Evidence z_jic (J witnesses, n images, C classes; label_evidence.py) knows nothi
     p_ic = softmax_c( sum_j w_j z_jic + v log f(c) )  what the image shows, if the witnesses are worth w_j >= 0,
     P(y_i | c) = (1 - e) [y_i = c] + e f(y_i)         how labels go wrong: a share e is drawn by their frequencies f.
 
-Then the given labels have the likelihood prod_i ( (1 - e) p_i(y_i) + e f(y_i) ). Its maximum tells what each witness is
+Then the given labels have the likelihood prod_i ( (1 - e) p_i(y_i) + e f(y_i) ), where e = 0 for a label that a person
+has verified. Its maximum tells what each witness is
 worth on these data, and how many labels are wrong: where witnesses are sure and mostly right, labels that they
 contradict are called wrong. More than a few are called so only if that makes the labels clearly more likely. By Bayes'
 rule
@@ -51,25 +52,34 @@ class Posterior:
         return given
 
 
-def fit_posterior(evidence: NDArray[np.float32], labels: NDArray[np.int64]) -> Posterior:
-    """The weights of witnesses and the share of wrong labels with the highest likelihood of the given labels (n,)."""
+def fit_posterior(
+    evidence: NDArray[np.float32], labels: NDArray[np.int64], verified: NDArray[np.bool_] | None = None
+) -> Posterior:
+    """The weights of witnesses and the share of wrong labels with the highest likelihood of the given labels (n,).
+
+    Those that are `verified` (n,) are beyond doubt.
+    """
+    doubtful = np.ones(len(labels)) if verified is None else (~verified).astype(np.float64)  # (n,)
     frequency = np.bincount(labels, minlength=evidence.shape[2]) / len(labels)  # (C,)
     if len(labels) < FEWEST:
         return Posterior(np.zeros(len(evidence) + 1), LEAST_WRONG, frequency)
-    few, many = (_maximum(evidence, labels, frequency, most) for most in (LEAST_WRONG, MOST_WRONG))
+    few, many = (_maximum(evidence, labels, (frequency, doubtful), most) for most in (LEAST_WRONG, MOST_WRONG))
     gain = len(labels) * (few.fun - many.fun)  # in the log-likelihood
     best = many if gain > CLEARLY else few
     return Posterior(best.x[:-1], float(best.x[-1]), frequency)
 
 
 def _maximum(
-    evidence: NDArray[np.float32], labels: NDArray[np.int64], frequency: NDArray[np.float64], most_wrong: float
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    about: tuple[NDArray[np.float64], NDArray[np.float64]],
+    most_wrong: float,
 ) -> OptimizeResult:
     witnesses = len(evidence)
     return minimize(
         _loss,
         np.append(np.full(witnesses + 1, 1 / witnesses), min(0.1, most_wrong)),
-        args=(evidence, labels, frequency),
+        args=(evidence, labels, *about),
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, None)] * witnesses + [(0, 1), (LEAST_WRONG, most_wrong)],
@@ -77,17 +87,21 @@ def _maximum(
 
 
 def _loss(
-    x: NDArray[np.float64], evidence: NDArray[np.float32], labels: NDArray[np.int64], frequency: NDArray[np.float64]
+    x: NDArray[np.float64],
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    frequency: NDArray[np.float64],
+    doubtful: NDArray[np.float64],
 ) -> tuple[float, NDArray[np.float64]]:
     """Mean of -log of the likelihood, with its gradient in (w, v, e)."""
-    weights, wrong = x[:-1], x[-1]
+    weights, wrong = x[:-1], x[-1] * doubtful  # wrong: (n,)
     p, rows = _shown(weights, evidence, frequency), np.arange(len(labels))
     own, of_label = p[rows, labels], frequency[labels]  # (n,)
     likelihood = (1 - wrong) * own + wrong * of_label + TINY
     by_own = (1 - wrong) / likelihood  # (n,)
     prior = np.broadcast_to(np.log(frequency + TINY), p.shape)  # (n, C)
     slopes = [((z[rows, labels] - (p * z).sum(axis=1)) * own * by_own).mean() for z in (*evidence, prior)]
-    by_wrong = ((of_label - own) / likelihood).mean()
+    by_wrong = (doubtful * (of_label - own) / likelihood).mean()
     loss = -np.log(likelihood).mean() + SMALL * (weights**2).mean()
     return float(loss), np.append(-np.array(slopes) + 2 * SMALL * weights / len(weights), -by_wrong)
 

@@ -30,6 +30,10 @@ class LinearProbe(FrozenFeatures):
     fits, N x F half floats and N x C numbers in main memory.
     """
 
+    def held_bytes(self) -> int:
+        """Predictions too, as double floats, once and the best of them."""
+        return super().held_bytes() + 16 * self.classes
+
     def fit(self, features: Tensor) -> Tensor:
         """Choose the regularisation, fit to all images, and write the result into the network's classifier."""
         x, labels = features.numpy(), self.labels.cpu().numpy()

@@ -62,6 +62,7 @@ class Mlnt(Method):
     and checkpoint. State: both of these; none per sample.
     """
 
+    weighted = frozenset({"cls"})
     divisible = False  # neighbours are sought in the whole batch
 
     steps: Tensor  # of the teacher so far
@@ -71,7 +72,7 @@ class Mlnt(Method):
         self.settings = config.of(MlntSettings)
         self.teacher = network.twin()
         self.checkpoint = network.twin()  # whose features say who is near
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_table("steps", torch.zeros((), dtype=torch.int64))
 
     def plan(self) -> tuple[Phase, ...]:
         """Cross entropy, then cross entropy and the meta loss."""
@@ -99,7 +100,7 @@ class Mlnt(Method):
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy; in the second phase the meta loss too."""
         logits = self.predict(batch.images)  # (I, C)
-        losses = {"cls": classification_loss(logits, batch.label)}
+        losses = {"cls": classification_loss(logits, batch.label, batch.bag_weight())}
         if phase.name == META and len(batch.label) > 1:  # a single image has no neighbour
             losses["meta"] = self._meta_loss(batch, logits) * self.settings.strength
         return Step(losses)

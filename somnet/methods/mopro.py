@@ -15,6 +15,7 @@ from somnet.methods.base import Inspection, Method, Step, of_label
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Share
 from somnet.nn.average import follow, warm_momentum
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 INIT, PROTOTYPES, CORRECT = "init", "prototypes", "correct"  # phases
 VIEWS = 2  # of an image: the network sees the first, its moving average the other
@@ -40,9 +41,10 @@ def corrected(label: Tensor, confidence: Tensor, threshold: float) -> Tensor:
     return torch.where(most > threshold, best, kept)
 
 
-def supervised(logits: Tensor, label: Tensor) -> Tensor:
-    """Mean cross entropy of the images that are not dropped; 0 where all are."""
-    return cross_entropy(logits, label, ignore_index=DROPPED, reduction="sum") / (label != DROPPED).sum().clamp(min=1)
+def supervised(logits: Tensor, label: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean cross entropy, each times its weight (I,), of the images that are not dropped; 0 where all are."""
+    each = cross_entropy(logits, label, ignore_index=DROPPED, reduction="none")  # (I,)
+    return (each if weight is None else weight * each).sum() / (label != DROPPED).sum().clamp(min=1)
 
 
 def instance_loss(z: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
@@ -54,9 +56,10 @@ def instance_loss(z: Tensor, key: Tensor, queue: Tensor, temperature: float) -> 
 
 def moved_prototypes(prototypes: Tensor, z: Tensor, label: Tensor, momentum: float) -> Tensor:
     """Prototypes (C, D) after k new members each: c <- m^k c + (1 - m^k) mean of the members, at unit length."""
-    kept = label != DROPPED
-    count = label[kept].bincount(minlength=len(prototypes)).to(z)[:, None]  # (C, 1)
-    mean = torch.zeros_like(prototypes).index_add(0, label[kept], z[kept]) / count.clamp(min=1)
+    classes = len(prototypes)
+    member = torch.where(label == DROPPED, classes, label)  # dropped ones gather behind the last class
+    count = z.new_zeros(classes + 1).index_add(0, member, torch.ones_like(z[:, 0]))[:classes, None]  # (C, 1)
+    mean = z.new_zeros(classes + 1, z.shape[1]).index_add(0, member, z)[:classes] / count.clamp(min=1)
     fade = momentum**count
     return normalize(fade * prototypes + (1 - fade) * mean, dim=1)
 
@@ -103,6 +106,7 @@ class MoPro(Method):
     State: queue, prototypes, the moving average of the network, and the label that each image was last used with.
     """
 
+    weighted = frozenset({"cls", "prototype"})
     divisible = False  # only the images that are not dropped count
 
     queue: Tensor  # (Q, D) unit keys of earlier images, the oldest are replaced first
@@ -119,8 +123,8 @@ class MoPro(Method):
         keys = max(1, min(self.settings.queue, int(QUEUE_SHARE * len(labels))))
         self.register_buffer("queue", normalize(torch.randn(keys, width), dim=1))
         self.register_buffer("prototypes", torch.zeros(classes, width))
-        self.register_buffer("used", labels.to(torch.int32))
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_table("used", labels.to(torch.int32))
+        self.register_table("steps", torch.zeros((), dtype=torch.int64))
 
     def plan(self) -> tuple[Phase, ...]:
         """Given labels, in the first epoch without prototypes; then corrected ones."""
@@ -142,26 +146,25 @@ class MoPro(Method):
         label, key = batch.label, self.slow(views[:, -1])  # (I,), (I, D)
         if phase.name == CORRECT:
             label = corrected(label, mixed_confidence(logits.detach(), near.detach()), settings.threshold)
-        losses = {"cls": supervised(logits, label)}
+        losses = {"cls": supervised(logits, label, batch.bag_weight())}
         if phase.name != INIT:
-            losses["prototype"] = supervised(near, label)
+            losses["prototype"] = supervised(near, label, batch.bag_weight())
         losses["instance"] = instance_loss(z, key, self.queue, settings.temperature)
         return Step(losses, pending={"rows": batch.rows[:, 0], "embedding": z.detach(), "key": key, "label": label})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Prototypes, queue and the slow network move."""
         self.used[pending["rows"]] = pending["label"].to(self.used.dtype)
-        momentum = self.settings.momentum
-        moved = moved_prototypes(self.prototypes, pending["embedding"], pending["label"], momentum)
-        self.prototypes.copy_(moved)
-        self.queue.copy_(torch.cat([self.queue, pending["key"]])[-len(self.queue) :])
+        momentum, device = self.settings.momentum, self.queue.device
+        label, embedding, key = (send(pending[name], device) for name in ("label", "embedding", "key"))
+        self.prototypes.copy_(moved_prototypes(self.prototypes, embedding, label, momentum))
+        self.queue.copy_(torch.cat([self.queue, key])[-len(self.queue) :])
         self.steps += 1
         self.slow.follow(self.network, self.projection, warm_momentum(momentum, int(self.steps)))
 
     def metrics(self) -> dict[str, float]:
         """Of all images, the shares that were last used with another label, with the given one, and with none."""
-        given = self.labels.to(self.used.device)
-        dropped, kept = self.used == DROPPED, self.used == given
+        dropped, kept = self.used == DROPPED, self.used == self.labels
         shares = {"corrected": ~(dropped | kept), "kept": kept, "dropped": dropped}
         return {name: float(chosen.float().mean()) for name, chosen in shares.items()}
 

@@ -55,6 +55,8 @@ class Pencil(Method):
     State: label logits, N x 16 numbers (see SampleTable), not N x C.
     """
 
+    weighted = frozenset({"cls", "divergence"})
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(PencilSettings)
@@ -79,23 +81,23 @@ class Pencil(Method):
         """The loss of each stage."""
         logits = self.predict(batch.images)  # (I, C)
         if phase.name == INIT:
-            return Step({"cls": classification_loss(logits, batch.label)})
+            return Step({"cls": classification_loss(logits, batch.label, batch.bag_weight())})
         rows, settings = batch.rows[:, 0], self.settings
-        label_logits = self.label_logits.get(rows)  # (I, C)
-        losses = {"divergence": divergence(logits, label_logits)}
+        label_logits = self.label_logits.get(rows, logits.device)  # (I, C)
+        losses = {"divergence": divergence(logits, label_logits, batch.bag_weight())}
         if phase.name == FINAL:
             return Step(losses)
         losses["entropy"] = settings.beta * entropy(logits)
         p, d = logits.detach().softmax(dim=1), label_logits.softmax(dim=1)
         moved = label_logits - settings.label_lr * label_gradient(p, d, batch.label, settings.alpha)
-        return Step(losses, pending={"rows": rows, "label_logits": moved})
+        return Step(losses, pending={"rows": rows, **self.label_logits.entries(moved)})
 
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """The label logits move after the network has."""
         if pending:
-            self.label_logits.put(pending["rows"], pending["label_logits"])
+            self.label_logits.put_entries(pending["rows"], pending)
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: what the label distribution has left for the given label."""
-        d = self.label_logits.get(batch.rows[:, 0]).softmax(dim=1)  # (I, C)
+        d = self.label_logits.get(batch.rows[:, 0], batch.label.device).softmax(dim=1)  # (I, C)
         return replace(super().inspect(batch), label_score=of_label(d, batch.label))

@@ -14,11 +14,14 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import tomli_w
 
-from somnet.errors import ConfigError
-from somnet.methods.settings import MethodSettings, Section
+from somnet.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from somnet.methods.settings import MethodSettings  # pydantic, which `--help` need not wait for
 
 METHODS = {
     "admil": "somnet.methods.admil:Admil",
@@ -63,8 +66,10 @@ def method_place(name: str) -> str:
     module, colon, attribute = name.partition(":")
     if colon and all(word.isidentifier() for word in (*module.split("."), attribute)):
         return name
+    near = did_you_mean(name, known)
     raise ConfigError(
-        f"there is no method '{name}': choose one of {', '.join(sorted(known))}, or a package.module:Class of your own"
+        f"there is no method '{name}':{near} choose one of {', '.join(sorted(known))}, or a package.module:Class of "
+        "your own"
     )
 
 
@@ -105,7 +110,7 @@ def file_of(module: str) -> Path:
 
 
 @cache
-def sections_of(name: str) -> dict[str, type[MethodSettings]]:
+def sections_of(name: str) -> "dict[str, type[MethodSettings]]":
     """The sections of the config that a method takes its settings from, by name."""
     kinds = _settings_in(method_place(name).partition(":")[0])
     for section, kind in kinds.items():
@@ -118,7 +123,7 @@ def sections_of(name: str) -> dict[str, type[MethodSettings]]:
     return kinds
 
 
-def section_named(section: str) -> type[MethodSettings] | None:
+def section_named(section: str) -> "type[MethodSettings] | None":
     """The settings that a section of the config belongs to, whichever method is chosen; None: there is no such one."""
     for name, place in (known_methods() | _given).items():
         if place.partition(":")[0].rpartition(".")[2] == section:
@@ -126,11 +131,13 @@ def section_named(section: str) -> type[MethodSettings] | None:
     return None
 
 
-def _settings_in(module: str) -> dict[str, type[MethodSettings]]:
+def _settings_in(module: str) -> "dict[str, type[MethodSettings]]":
     """The settings in a module's file, beside it, and in those of the methods that it builds on; the file is not run.
 
     torch takes seconds to load, and `--help` or a mistake in a setting should not wait for it.
     """
+    from somnet.methods.settings import MethodSettings
+
     file = file_of(module)
     tree = ast.parse(file.read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": module}
@@ -152,6 +159,8 @@ def _settings_in(module: str) -> dict[str, type[MethodSettings]]:
 
 def _is_light(node: ast.stmt, names: dict[str, object]) -> bool:
     """Whether a statement is a class of settings, or imports what such classes may use."""
+    from somnet.methods.settings import Section
+
     if isinstance(node, ast.ImportFrom):
         return node.module in LIGHT or (node.module or "").endswith("_settings")
     if not isinstance(node, ast.ClassDef):

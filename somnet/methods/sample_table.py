@@ -1,12 +1,17 @@
 """A row of C numbers for each training image, in little memory."""
 
+from collections.abc import Mapping
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from somnet.nn.tables import WithTables
+from somnet.system.transfer import send
 
 KEPT = 16  # entries of a row that are kept one by one
 
 
-class SampleTable(nn.Module):
+class SampleTable(WithTables):
     """Rows (n, C) of which the largest entries are kept one by one and the others as their mean.
 
     Sums over a row are exact, so that a distribution stays one; with up to 16 classes all of it is. At 1,000,000
@@ -21,21 +26,29 @@ class SampleTable(nn.Module):
         super().__init__()
         self.classes, self.kept = classes, min(kept, classes)
         kind = torch.int16 if classes <= torch.iinfo(torch.int16).max else torch.int32
-        self.register_buffer("place", torch.arange(self.kept, dtype=kind).repeat(count, 1))
-        self.register_buffer("value", torch.zeros(count, self.kept))
-        self.register_buffer("rest", torch.zeros(count))
+        self.register_table("place", torch.arange(self.kept, dtype=kind).repeat(count, 1))
+        self.register_table("value", torch.zeros(count, self.kept))
+        self.register_table("rest", torch.zeros(count))
 
-    def get(self, rows: Tensor) -> Tensor:
-        """Whole rows (I, C)."""
-        dense = self.rest[rows][:, None].repeat(1, self.classes)  # (I, C)
-        return dense.scatter(1, self.place[rows].long(), self.value[rows])
+    def get(self, rows: Tensor, device: str | torch.device = "cpu") -> Tensor:
+        """Whole rows (I, C), on a device."""
+        place, value, rest = (send(table[rows], device) for table in (self.place, self.value, self.rest))
+        return rest[:, None].repeat(1, self.classes).scatter(1, place.long(), value)
 
-    def put(self, rows: Tensor, dense: Tensor) -> None:
-        """Replace rows by (I, C); no gradient is kept."""
+    def entries(self, dense: Tensor) -> dict[str, Tensor]:
+        """What the table would keep of rows (I, C), wherever they are; no gradient is kept."""
         dense = dense.detach()
         if self.kept == self.classes:
-            self.value[rows] = dense
-            return
+            return {"value": dense}
         value, place = dense.topk(self.kept, dim=1)
-        self.place[rows], self.value[rows] = place.to(self.place.dtype), value
-        self.rest[rows] = (dense.sum(dim=1) - value.sum(dim=1)) / (self.classes - self.kept)
+        rest = (dense.sum(dim=1) - value.sum(dim=1)) / (self.classes - self.kept)
+        return {"place": place.to(self.place.dtype), "value": value, "rest": rest}
+
+    def put(self, rows: Tensor, dense: Tensor) -> None:
+        """Replace rows by (I, C), both in main memory; no gradient is kept."""
+        self.put_entries(rows, self.entries(dense))
+
+    def put_entries(self, rows: Tensor, entries: Mapping[str, Tensor]) -> None:
+        """The same by what the table keeps of them; there may be more in the mapping."""
+        for name in ("value",) if self.kept == self.classes else ("place", "value", "rest"):
+            self.get_buffer(name)[rows] = entries[name]

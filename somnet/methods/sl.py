@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from somnet.config import Config
-from somnet.core.losses import classification_loss
+from somnet.core.losses import classification_loss, weighted_mean
 from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import Step, of_label
 from somnet.methods.plain import Plain
@@ -22,9 +22,9 @@ class SlSettings(MethodSettings):
     beta: Strength = 1.0  # of the reverse one
 
 
-def reverse_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+def reverse_cross_entropy(logits: Tensor, label: Tensor, weight: Tensor | None = None) -> Tensor:
     """-sum_c p_c log y_c, with 1e-4 for the zeros of y: a multiple of 1 - p_y, so a wrong label pulls no harder."""
-    return -math.log(CERTAIN) * (1 - of_label(logits.softmax(dim=1), label)).mean()
+    return -math.log(CERTAIN) * weighted_mean(1 - of_label(logits.softmax(dim=1), label), weight)
 
 
 class SymmetricCrossEntropy(Plain):
@@ -33,16 +33,18 @@ class SymmetricCrossEntropy(Plain):
     Deviations from the paper: none. No state per sample.
     """
 
+    weighted = frozenset({"cls", "reverse"})
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(SlSettings)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Both directions of the cross entropy."""
-        logits = self.predict(batch.images)
+        logits, weight = self.predict(batch.images), batch.bag_weight()
         return Step(
             {
-                "cls": self.settings.alpha * classification_loss(logits, batch.label),
-                "reverse": self.settings.beta * reverse_cross_entropy(logits, batch.label),
+                "cls": self.settings.alpha * classification_loss(logits, batch.label, weight),
+                "reverse": self.settings.beta * reverse_cross_entropy(logits, batch.label, weight),
             }
         )

@@ -19,12 +19,14 @@ from somnet.methods.somnet_inspection import inspect_rois
 from somnet.methods.somnet_kmeans import cluster
 from somnet.methods.somnet_settings import SomnetSettings
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 
 class SomNet(Method):
     """Bags of ROIs, weighted by a self-organizing memory (Algorithm 1)."""
 
     summed = frozenset({"som_key", "d_value", "r_value"})  # Eq. 9
+    weighted = frozenset({"cls"})
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
@@ -32,7 +34,7 @@ class SomNet(Method):
         memory = self.settings.memory
         self.memory = SelfOrganizingMemory(memory.side, network.width, classes, memory.radius)
         self.full_size = self.settings.full_size
-        self.features = torch.zeros(0)  # (n, P, F) of ROIs at full size, or of whole images, as the memory starts
+        self.features = torch.zeros(0)  # (n, P, F) of ROIs at full size, or of whole images, in main memory
 
     def plan(self) -> tuple[Phase, ...]:
         """Algorithm 1."""
@@ -53,9 +55,8 @@ class SomNet(Method):
         """The memory starts from features of ROIs; K-means clusters the bag features before each joint epoch."""
         self.features = torch.zeros(0)
         if phase.name == INIT_MEMORY:
-            shown = [self._first_rois(batch) for batch in bag_pass(1)]
-            self.features, real = map(torch.cat, zip(*shown, strict=True))  # (n, P, F), (n, P)
-            self.memory.start_from(self.features[real], generator)
+            self.features, real = self._first_rois(bag_pass)  # (n, P, F), (n, P)
+            self.memory.start_from(self.features, generator, real)
         elif phase.name == JOINT and self.settings.memory.kmeans:
             keep = None if phase.anneal[0] == 0.0 else phase.keep  # at first there are no clusters to weigh by
             weighed = ((self.weighed_rois(batch, keep), batch.label) for batch in bag_pass(phase.images_per_bag))
@@ -65,21 +66,24 @@ class SomNet(Method):
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """The losses of each line of Algorithm 1."""
         if phase.name == INIT_CNN:
-            return Step({"cls": classification_loss(self.network.classifier(self._image_bags(batch)), batch.label)})
+            logits = self.network.classifier(self._image_bags(batch))  # (B, C)
+            return Step({"cls": classification_loss(logits, batch.label, batch.bag_weight())})
         if phase.name == INIT_MEMORY:
-            features = self.features[batch.rows]  # (B, G, P, F)
-            mask = batch.mask[..., : features.shape[2]]  # (B, G, P)
-            return self.memory_step(features[mask], batch.label[:, None, None].expand(mask.shape)[mask])
+            features, bags, device = self.features[batch.rows], batch.in_memory, self.memory.keys.device  # (B, G, P, F)
+            mask = bags.mask[..., : features.shape[2]]  # (B, G, P)
+            label = bags.label[:, None, None].expand(mask.shape)[mask]
+            return self.memory_step(send(features[mask], device), send(label, device))
         return self.joint_step(batch, *self.weighed_rois(batch, phase.keep))
 
     def joint_step(self, batch: BagBatch, rois: Tensor, kept: Tensor, weight: Tensor) -> Step:
         """Eq. 11 for ROI features (B, N, F), the weights that make the bag (B, N), and those of all ROIs (B, N)."""
         x = bag_feature(kept, rois)  # (B, F)
-        losses = {"cls": classification_loss(self.network.classifier(x), batch.label)}
-        present = batch.mask[..., 0]  # (B, G)
-        score = weight.view(batch.mask.shape).amax(dim=2)  # (B, G) an image is as good as its best ROI
+        losses = {"cls": classification_loss(self.network.classifier(x), batch.label, batch.bag_weight())}
+        present = batch.in_memory.mask[..., 0]  # (B, G)
+        real = send(present.flatten().nonzero().squeeze(1), weight.device)  # (I,)
+        score = weight.view(batch.mask.shape).amax(dim=2).flatten()[real]  # (I,) an image is as good as its best ROI
         of_memory = self.memory_step(x.detach() if self.settings.memory.detach else scale_gradient(x), batch.label)
-        observed = replace(of_memory.observed, rows=batch.rows[present], scores=score[present])
+        observed = replace(of_memory.observed, rows=batch.rows[present], scores=score)
         return Step(losses | of_memory.losses, observed, of_memory.pending)
 
     def memory_step(self, x: Tensor, label: Tensor) -> Step:
@@ -94,7 +98,8 @@ class SomNet(Method):
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Eq. 5 and 7."""
         if "slot" in pending:
-            self.memory.project(pending["slot"], pending["label"])
+            rows = self.memory.changed(pending["slot"], pending["label"])
+            self.memory.restore(*(send(some, self.memory.keys.device) for some in rows))
 
     def param_groups(self) -> list[dict[str, Any]]:
         """The CNN, and the memory by plain SGD."""
@@ -102,6 +107,10 @@ class SomNet(Method):
         memory = {"keys": self.memory.keys, "d": self.memory.d, "r": self.memory.r}
         groups = ({"name": name, "params": [parameter], **plain_sgd} for name, parameter in memory.items())
         return [*super().param_groups(), *groups]
+
+    def held_bytes(self) -> int:
+        """Features of the memory's initialisation."""
+        return 4 * self.network.width * self._regions()
 
     def weigh(self, rois: Tensor, batch: BagBatch) -> dict[str, Tensor]:
         """Eq. 10 for ROI features (B, N, F): weight, and the slot and scores that it is made of, each (B, N)."""
@@ -126,10 +135,24 @@ class SomNet(Method):
             mask[..., 1:] = False
         return mask.flatten(1)
 
-    def _first_rois(self, batch: BagBatch) -> tuple[Tensor, Tensor]:
-        """What the memory starts from, of single images: features (I, P, F) of ROIs at full size, else of the image."""
-        first = slice(None) if self.full_size else slice(1)
-        return self.network.roi_features(batch.images, batch.boxes[:, 0, first]), batch.mask[:, 0, first]
+    def _first_rois(self, bag_pass: BagPass) -> tuple[Tensor, Tensor]:
+        """What the memory starts from: features (n, P, F) of ROIs at full size, else of whole images; which are real.
+
+        They are written where they stay, in main memory: of a million images there is no room for a second copy.
+        """
+        regions = self._regions()
+        n, done = len(self.labels), 0
+        features, real = torch.zeros(n, regions, self.network.width), torch.zeros(n, regions, dtype=torch.bool)
+        for batch in bag_pass(1):
+            some = slice(done, done + len(batch.label))
+            features[some] = self.network.roi_features(batch.images, batch.boxes[:, 0, :regions]).cpu()
+            real[some] = batch.in_memory.mask[:, 0, :regions]
+            done = some.stop
+        return features, real
+
+    def _regions(self) -> int:
+        """How many ROIs of an image the memory starts from."""
+        return 1 + self.config.views.proposals if self.full_size else 1
 
     def _image_bags(self, batch: BagBatch) -> Tensor:
         """Bag features (B, F) with w-bar: the mean of the bag's images."""

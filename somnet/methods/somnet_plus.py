@@ -19,8 +19,10 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from somnet.config import Config
+from somnet.core.losses import weighted_mean
 from somnet.core.schedule import INIT_CNN, Stage, algorithm_1
 from somnet.core.types import BagBatch, Phase
 from somnet.errors import ConfigError
@@ -66,7 +68,12 @@ class SomNetPlus(SomNet):
             raise ConfigError("somnet+ trains its memory: leave out somnet.memory.kmeans, or choose the method somnet")
         self.plus = config.of(SomnetPlusSettings)
         self.targets = SampleTable(len(labels), classes)
-        self.register_buffer("judged", torch.zeros((), dtype=torch.bool))
+        self.register_table("judged", torch.zeros((), dtype=torch.bool))
+        self.verified = torch.zeros(len(labels), dtype=torch.bool)  # (n,)
+
+    def confirm(self, verified: Tensor) -> None:
+        """Labels that a person has confirmed are beyond doubt."""
+        self.verified = verified
 
     def plan(self) -> tuple[Phase, ...]:
         """The first two lines of Algorithm 1: the network gets all epochs, then the memory its own."""
@@ -82,24 +89,28 @@ class SomNetPlus(SomNet):
             self.judged.fill_(True)
 
     def _judge(self, bag_pass: BagPass) -> None:
-        given, device = GivenLabels(self.labels.cpu().numpy(), self.classes), self.judged.device
+        labels = self.labels.cpu()
+        given = GivenLabels(labels.numpy(), self.classes, verified=self.verified.numpy())
         regions = partial(region_features, self.network, bag_pass)
         for judged in judge_labels(regions, given, self.config.seed, self.plus.heard()):
-            rows, probable = torch.from_numpy(judged.rows), torch.from_numpy(judged.probable)
-            self.targets.put(rows.to(device), probable.float().to(device))
+            rows, probable = torch.from_numpy(judged.rows), torch.from_numpy(judged.probable).float()
+            certain = functional.one_hot(labels[rows], self.classes).float()
+            targets = torch.where(self.verified[rows, None], certain, probable)
+            self.targets.put(rows, targets)
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy with what the labels probably should be; for the memory, SOMNet's losses."""
         if phase.name != INIT_CNN:
             return super().step(batch, phase)
         rows, logits = batch.rows[:, 0], self.predict(batch.images)
-        losses = {"cls": soft_cross_entropy(logits, self.targets.get(rows)).mean()}
+        targets = self.targets.get(rows, logits.device)  # (I, C)
+        losses = {"cls": weighted_mean(soft_cross_entropy(logits, targets), batch.bag_weight())}
         return Step(losses, Observation(rows=rows, scores=of_label(logits.detach().softmax(dim=1), batch.label)))
 
     @torch.no_grad()
     def inspect(self, batch: BagBatch) -> Inspection:
         """As SOMNet; label_score: the mean of the label's probability in its best region and before training."""
         seen = super().inspect(batch)
-        probable = self.targets.get(batch.rows[:, 0])  # (I, C)
+        probable = self.targets.get(batch.rows[:, 0], batch.label.device)  # (I, C)
         label_score = (seen.label_score + of_label(probable, batch.label)) / 2
         return replace(seen, probabilities=probable, label_score=label_score)

@@ -31,7 +31,7 @@ class WeightingSettings(Section):
 
     d_score: bool = True  # whether the discriminative score counts
     r_score: bool = True  # whether the representative score counts
-    a_score: bool = True  # whether the area score counts
+    a_score: bool = False  # whether the area score counts: at full size a small region is seen as well as a large one
     rois: bool = True  # False: images only, no region proposals
     keep_first: Share = 0.25  # p in the first joint epoch; the paper has 0.1, of 21 ROIs per image
     keep_last: Share = 0.60  # p in the last; the paper has 0.4

@@ -11,10 +11,11 @@ from torch.nn.functional import normalize, one_hot
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import BagPass, Inspection, Method, Step, of_label
-from somnet.methods.features import members
+from somnet.methods.features import members, most_similar
 from somnet.methods.mixup import mix_up, soft_cross_entropy
 from somnet.methods.settings import Count, MethodSettings, Rate, Share
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 TRAIN = "train"  # the name of each phase
 BLOCK = 2**25  # cosines at a time, 128 MB
@@ -39,13 +40,13 @@ def relabelled(label: Tensor, probabilities: Tensor, threshold: float) -> Tensor
 def neighbour_votes(unit: Tensor, block: slice, label: Tensor, classes: int, count: int) -> Tensor:
     """Shares (b, C) of the votes of the `count` nearest others for each image of a block, by unit features (n, F).
 
-    An image votes for its label; the votes for a class are divided by the share of images that have its label.
+    An image votes for its label; the votes for a class are divided by the share of images that have its label. The
+    features may be in main memory.
     """
-    cosines = unit[block] @ unit.T  # (b, n)
-    own = torch.arange(len(label), device=unit.device)[block]
-    cosines[torch.arange(len(own), device=unit.device), own] = -torch.inf
-    voters = label[cosines.topk(count, dim=1).indices]  # (b, count)
-    votes = unit.new_zeros(len(own), classes).scatter_add_(1, voters, torch.ones_like(voters, dtype=unit.dtype))
+    own = torch.arange(len(label), device=label.device)[block]
+    queries = send(unit[block], label.device).float()  # (b, F)
+    voters = label[most_similar(queries, unit, count, own=own)]  # (b, count)
+    votes = queries.new_zeros(len(own), classes).scatter_add_(1, voters, torch.ones_like(voters, dtype=queries.dtype))
     votes = votes / label.bincount(minlength=classes).clamp(min=1)
     return votes / votes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(votes.dtype).tiny)
 
@@ -95,10 +96,10 @@ class Ssr(Method):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(SsrSettings)
-        self.register_buffer("label", labels.clone())
-        self.register_buffer("clean", torch.ones(len(labels), dtype=torch.bool))
-        self.register_buffer("share", torch.ones(len(labels)))
-        self.register_buffer("drawn", torch.arange(len(labels)))
+        self.register_table("label", labels.clone())
+        self.register_table("clean", torch.ones(len(labels), dtype=torch.bool))
+        self.register_table("share", torch.ones(len(labels)))
+        self.register_table("drawn", torch.arange(len(labels)))
 
     def plan(self) -> tuple[Phase, ...]:
         """A phase per epoch, each of which selects again, on one cosine of the learning rate."""
@@ -109,7 +110,7 @@ class Ssr(Method):
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Relabel, select, and draw the images of the epoch."""
         self._select(bag_pass)
-        self.drawn.copy_(balanced_rows(self.label.cpu(), self.clean.cpu(), generator))
+        self.drawn.copy_(balanced_rows(self.label, self.clean, generator))
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:
         """The final scores are those of the final network."""
@@ -128,33 +129,37 @@ class Ssr(Method):
         for batch in bag_pass(1):
             mean = self.network.image_features(batch.images)  # (I, F)
             p = self.network.classifier(mean).softmax(dim=1)
-            self.label[batch.rows[:, 0]] = relabelled(batch.label, p, settings.relabel)
-            features.append(normalize(mean, dim=1).half())
-        unit = torch.cat(features)  # (n, F)
-        unit = unit if unit.is_cuda else unit.float()  # a CPU is slow at half floats
-        given = self.labels.to(self.label.device)
+            self.label[batch.rows[:, 0]] = relabelled(batch.label, p, settings.relabel).cpu()
+            features.append(normalize(mean, dim=1).half().cpu())
+        unit, device = torch.cat(features), self.network.mean.device  # (n, F)
+        label, given = (send(labels, device) for labels in (self.label, self.labels))
         size = max(1, BLOCK // len(given))
         for start in range(0, len(given), size):
             block = slice(start, start + size)
-            votes = neighbour_votes(unit, block, self.label, self.classes, self.neighbours)  # (b, C)
-            self.clean[block] = is_clean(votes, self.label[block], settings.agreement)
-            self.share[block] = of_label(votes, given[block]).float()
+            votes = neighbour_votes(unit, block, label, self.classes, self.neighbours)  # (b, C)
+            self.clean[block] = is_clean(votes, label[block], settings.agreement).cpu()
+            self.share[block] = of_label(votes, given[block]).float().cpu()
+
+    def held_bytes(self) -> int:
+        """Features as half floats."""
+        return 2 * self.network.width
 
     def rows(self, phase: Phase) -> NDArray[np.int64]:
         """The clean images, each class equally often; an image may come more than once."""
-        return self.drawn.cpu().numpy()
+        return self.drawn.numpy()
 
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of mixed images with their mixed labels."""
-        target = one_hot(self.label[batch.rows[:, 0]], self.classes).float()  # (I, C)
+        label = send(self.label[batch.rows[:, 0]], batch.label.device)
+        target = one_hot(label, self.classes).float()  # (I, C)
         images, target = mix_up(batch.images, target, self.settings.mix)
         return Step({"cls": soft_cross_entropy(self.predict(images), target).mean()})
 
     def metrics(self) -> dict[str, float]:
         """Shares of all images."""
-        changed = self.label != self.labels.to(self.label.device)
+        changed = self.label != self.labels
         return {"clean": float(self.clean.float().mean()), "relabelled": float(changed.float().mean())}
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the share of the neighbours' votes that the given label got."""
-        return replace(super().inspect(batch), label_score=self.share[batch.rows[:, 0]])
+        return replace(super().inspect(batch), label_score=send(self.share[batch.rows[:, 0]], batch.label.device))

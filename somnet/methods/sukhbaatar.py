@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from somnet.config import Config
-from somnet.core.losses import classification_loss
+from somnet.core.losses import classification_loss, weighted_mean
 from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import Method, Step
 from somnet.methods.settings import MethodSettings, Rate, Share, Strength
@@ -25,10 +25,10 @@ class SukhbaatarSettings(MethodSettings):
     lr: Rate = 3.0  # of the layer, relative to the network's
 
 
-def noisy_cross_entropy(logits: Tensor, columns: Tensor) -> Tensor:
+def noisy_cross_entropy(logits: Tensor, columns: Tensor, weight: Tensor | None = None) -> Tensor:
     """-log of the probability of the given label behind the layer, sum_i p_i Q_iy; Q_.y are the columns (I, C)."""
     of_label = (logits.softmax(dim=1) * columns).sum(dim=1)  # (I,)
-    return -of_label.clamp(min=torch.finfo(of_label.dtype).tiny).log().mean()
+    return weighted_mean(-of_label.clamp(min=torch.finfo(of_label.dtype).tiny).log(), weight)
 
 
 def nearest_on_simplex(rows: Tensor) -> Tensor:
@@ -56,6 +56,8 @@ class Sukhbaatar(Method):
     No state per sample; Q has C x C numbers, 4 MB for 1,000 classes.
     """
 
+    weighted = frozenset({"cls"})
+
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         super().__init__(config, network, labels, classes)
         self.settings = config.of(SukhbaatarSettings)
@@ -77,10 +79,10 @@ class Sukhbaatar(Method):
         """Cross entropy of the labels, in front of the noise layer or behind it."""
         logits = self.predict(batch.images)
         if phase.name == PLAIN:
-            return Step({"cls": classification_loss(logits, batch.label)})
+            return Step({"cls": classification_loss(logits, batch.label, batch.bag_weight())})
         columns = self.layer.T[batch.label]  # (I, C)
         columns.register_hook(_bounded)  # type: ignore[no-untyped-call]
-        return Step({"cls": noisy_cross_entropy(logits, columns)})
+        return Step({"cls": noisy_cross_entropy(logits, columns, batch.bag_weight())})
 
     @torch.no_grad()
     def after_step(self, pending: Mapping[str, Tensor]) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from somnet.config import Config
+from somnet.core.losses import weighted_mean
 from somnet.core.types import BagBatch, Phase
 from somnet.methods.base import BagPass, Inspection, Method, Step, of_label
 from somnet.methods.entropy import entropy
@@ -15,6 +16,7 @@ from somnet.methods.fresh import FreshStart
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.settings import MethodSettings, Share, Strength
 from somnet.nn.backbones import Network
+from somnet.system.transfer import send
 
 GIVEN, SOFT, FRESH = "given", "soft", "fresh"  # phases: the labels that the network learns
 TINY = 1e-8  # keeps the logarithm of a class finite that a whole batch excludes
@@ -54,6 +56,7 @@ class Tanaka(Method):
     State: soft labels, N x 16 numbers (see SampleTable), not N x C; one counter per image; the weights of the start.
     """
 
+    weighted = frozenset({"cls"})
     divisible = False  # the prior term is the logarithm of a mean over the batch
 
     prior: Tensor  # (C,) of the given labels
@@ -65,7 +68,7 @@ class Tanaka(Method):
         self.beginning = FreshStart(network)
         self.soft = SampleTable(len(labels), classes)
         self.register_buffer("prior", labels.bincount(minlength=classes) / max(1, len(labels)))
-        self.register_buffer("seen", torch.zeros(len(labels), dtype=torch.int16))
+        self.register_table("seen", torch.zeros(len(labels), dtype=torch.int16))
 
     def plan(self) -> tuple[Phase, ...]:
         """Given labels, soft labels, and the fresh network."""
@@ -87,9 +90,10 @@ class Tanaka(Method):
         """Cross entropy with the labels of the phase; in step 1 both regularisers."""
         logits, rows, settings = self.predict(batch.images), batch.rows[:, 0], self.settings
         given = one_hot(batch.label, self.classes).float()  # (I, C)
-        soft, count = self.soft.get(rows), self.seen[rows]
+        device = logits.device
+        soft, count = self.soft.get(rows, device), send(self.seen[rows], device)
         target = given if phase.name == GIVEN else torch.where(count[:, None] > 0, soft, given)
-        losses = {"cls": cross_entropy(logits, target)}
+        losses = {"cls": weighted_mean(cross_entropy(logits, target, reduction="none"), batch.bag_weight())}
         if phase.name == FRESH:
             return Step(losses)
         losses["prior"] = settings.alpha * prior_term(logits, self.prior)
@@ -97,7 +101,7 @@ class Tanaka(Method):
         window = self.window()
         before = max(0, self._first_step()[1] - window)  # epochs that are over when the window opens do not count
         mean = running_mean(soft, (count - before).clamp(min=0), logits.detach().softmax(dim=1), window)
-        return Step(losses, pending={"rows": rows, "mean": mean})
+        return Step(losses, pending={"rows": rows, **self.soft.entries(mean)})
 
     def window(self) -> int:
         """Over the predictions of how many epochs soft labels are averaged."""
@@ -111,12 +115,13 @@ class Tanaka(Method):
     def after_step(self, pending: Mapping[str, Tensor]) -> None:
         """Remember the predictions."""
         if pending:
-            self.soft.put(pending["rows"], pending["mean"])
+            self.soft.put_entries(pending["rows"], pending)
             self.seen[pending["rows"]] += 1
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: what the soft label has left for the given label."""
         inspection = super().inspect(batch)
-        rows = batch.rows[:, 0]
-        left = of_label(self.soft.get(rows), batch.label)  # (I,)
-        return replace(inspection, label_score=torch.where(self.seen[rows] > 0, left, inspection.label_score))
+        rows, device = batch.rows[:, 0], batch.label.device
+        left = of_label(self.soft.get(rows, device), batch.label)  # (I,)
+        seen = send(self.seen[rows], device) > 0
+        return replace(inspection, label_score=torch.where(seen, left, inspection.label_score))

@@ -1,12 +1,15 @@
-"""How likely an image shows none of the classes: it is less similar to every class than the images of a class are.
+"""How likely an image is foreign to its class: it is less similar to it than the images of a class are.
 
-Let s_i be the cosine of an image to the most similar prototype. Images of the classes have similarities around a mode
-m, and what lies above m is of them alone: nothing foreign is more typical than a typical image. So the upper side tells
+Let s_i be the cosine of an image to the prototype of its class. Images that belong have similarities around a mode m,
+and what lies above m is of them alone: nothing foreign is more typical than a typical image. So the upper side tells
 their spread, and below the mode they spread up to SKEW times as far (two halves of normal distributions). What lies
-further below than that can explain is none of the classes: a share q of images, normal around a place well below m.
-Expectation and maximisation give q and, for each image, the probability to be one of these. Below that place it can
-only rise, and above the mode it is 0. Where no image is that far away, q is 0 and no image is called foreign; nor where
-one group with a longer lower tail, as long as it needs to be, is clearly more likely than two.
+further below than that can explain is foreign: a share q of images, normal around a place well below m. Expectation and
+maximisation give q and, for each image, the probability to be one of these. Below that place it can only rise, and
+above the mode it is 0. Where no image is that far away, q is 0 and no image is called foreign; nor where one group with
+a longer lower tail, as long as it needs to be, is clearly more likely than two.
+
+The similarity to the given class is taken, not that to the most similar one: with many classes there is always one that
+a foreign picture is a little similar to.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +28,9 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class _Mixture:
+class Typicality:
+    """How similar images are to their class, and how far below that the foreign ones lie."""
+
     mode: float
     spread: float  # above the mode
     place: float  # of the foreign ones
@@ -55,7 +60,7 @@ class _Mixture:
         density: NDArray[np.float64] = norm.pdf(similarity, self.place, self.width)
         return density
 
-    def updated(self, similarity: NDArray[np.float64]) -> "_Mixture":
+    def updated(self, similarity: NDArray[np.float64]) -> "Typicality":
         """One round; `similarity` (n,) is sorted."""
         foreign = self.foreign(similarity)
         own = 1 - foreign
@@ -72,20 +77,23 @@ class _Mixture:
         return replace(updated, place=place, width=float(np.clip(width, spread / 2, 3 * spread)))
 
 
-def foreign_probability(similarity: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Probability (n,) that images show none of the classes, by the cosine (n,) of each to its nearest prototype."""
+NOTHING_FOREIGN = Typicality(mode=0.0, spread=1.0, place=-1.0, width=1.0, share=0.0)
+
+
+def fit_typicality(similarity: NDArray[np.floating]) -> Typicality:
+    """What images of the classes look like, by the cosine (n,) of each to the prototype of its class."""
     values = np.asarray(similarity, np.float64)
     if len(values) < FEWEST or np.ptp(values) < TINY:
-        return np.zeros(len(values))
+        return NOTHING_FOREIGN
     ordered = np.sort(values)
     mode, high = np.quantile(ordered, (0.6, 0.95))
     spread = max(float(high - mode) / 1.645, TINY)
-    mixture = _Mixture(float(mode), spread, float(mode) - 5 * spread, 2 * spread, 0.02)
+    typicality = Typicality(float(mode), spread, float(mode) - 5 * spread, 2 * spread, 0.02)
     for _ in range(ROUNDS):
-        mixture = mixture.updated(ordered)
-    if mixture.log_likelihood(values) < _one_group(ordered) - CLEARLY:
-        return np.zeros(len(values))
-    return mixture.foreign(values)
+        typicality = typicality.updated(ordered)
+    if typicality.log_likelihood(values) < _one_group(ordered) - CLEARLY:
+        return NOTHING_FOREIGN
+    return typicality
 
 
 def _one_group(ordered: NDArray[np.float64]) -> float:

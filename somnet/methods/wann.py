@@ -1,13 +1,16 @@
 """WANN: Di Salvo et al., "An Embedding is Worth a Thousand Noisy Labels", 2024."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from somnet.config import Config
 from somnet.methods.base import of_label
+from somnet.methods.features import AT_ONCE, most_similar
 from somnet.methods.frozen import FrozenFeatures
 from somnet.methods.settings import Count, MethodSettings
 from somnet.nn.backbones import Network
+from somnet.nn.tables import WithTables
+from somnet.system.transfer import send
 
 CELLS = 1 << 24  # similarities that are held at a time
 TINY = 1e-6  # share of the vote of a class that nobody votes for: its logarithm is finite
@@ -53,7 +56,7 @@ def vote(near: Tensor, label: Tensor, size: Tensor, classes: int) -> Tensor:
     return votes / votes.sum(dim=1, keepdim=True)
 
 
-class WeightedVote(nn.Module):
+class WeightedVote(WithTables):
     """A classifier that remembers all training images: features (..., F) to the logarithm of the vote (..., C)."""
 
     mean: Tensor  # (F,) of the features
@@ -65,9 +68,11 @@ class WeightedVote(nn.Module):
     def __init__(self, label: Tensor, width: int, classes: int, settings: WannSettings) -> None:
         super().__init__()
         self.classes, self.settings = classes, settings
+        self.out_features = classes  # as a linear layer calls it
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("spread", torch.ones(width))
-        self.register_buffer("points", torch.zeros(len(label), width))
+        many = len(label) * width > AT_ONCE  # then they are only lent to a device, some at a time
+        (self.register_table if many else self.register_buffer)("points", torch.zeros(len(label), width))
         self.register_buffer("label", label.clone())
         self.register_buffer("size", torch.ones_like(label))
 
@@ -76,17 +81,21 @@ class WeightedVote(nn.Module):
         """Remember features (n, F), find out how reliable each label is; its share (n,) in the vote of the others."""
         features, settings = features.to(self.points), self.settings
         spread, mean = torch.std_mean(features, dim=0, correction=0)
+        spread = torch.where(spread > 0, spread, 1.0)
         self.mean.copy_(mean)
-        self.spread.copy_(torch.where(spread > 0, spread, 1.0))
-        self.points.copy_((features - self.mean) / self.spread)
-        blocks = torch.split(torch.arange(len(self.points), device=self.points.device), self._block())
-        others = torch.cat([self._nearest(self.points[rows], without=rows).int() for rows in blocks])  # (n, K)
+        self.spread.copy_(spread)
+        self.points.copy_((features - mean) / spread)
+        device = self.mean.device
+        blocks = torch.split(torch.arange(len(self.points), device=device), self._block())
+        others = torch.cat(
+            [self._nearest(send(self.points[rows.to(self.points.device)], device), own=rows).int() for rows in blocks]
+        )  # (n, K)
         for rows in blocks:
             near = self.label[others[rows]]
             self.size[rows] = neighbourhood_sizes(
                 near, self.label[rows], self.classes, settings.smallest, settings.largest
             )
-        shares = [vote(others[rows].long(), self.label, self.size, self.classes) for rows in blocks]
+        shares = (vote(others[rows].long(), self.label, self.size, self.classes) for rows in blocks)
         return torch.cat([of_label(share, self.label[rows]) for share, rows in zip(shares, blocks, strict=True)])
 
     def forward(self, features: Tensor) -> Tensor:
@@ -104,15 +113,10 @@ class WeightedVote(nn.Module):
     def _block(self) -> int:
         return max(1, CELLS // len(self.points))
 
-    def _nearest(self, flat: Tensor, without: Tensor | None = None) -> Tensor:
-        """Numbers (Q, K) of the images nearest to (Q, F), by Euclidean distance; the queries may be images, `without`
-        themselves.
-        """
-        near = flat @ self.points.T - self.points.square().sum(dim=1) / 2  # (Q, n), falls with the distance
-        if without is not None:
-            near = near.scatter(1, without[:, None], -torch.inf)
-        count = min(self.settings.largest, len(self.points) - (without is not None))
-        return near.topk(max(1, count), dim=1).indices
+    def _nearest(self, flat: Tensor, own: Tensor | None = None) -> Tensor:
+        """Numbers (Q, K) of the images nearest to (Q, F), by Euclidean distance, without the queries' own."""
+        count = min(self.settings.largest, len(self.points) - (own is not None))
+        return most_similar(flat, self.points, max(1, count), own=own, euclidean=True)
 
 
 class Wann(FrozenFeatures):
@@ -131,6 +135,10 @@ class Wann(FrozenFeatures):
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:
         network.add_module("classifier", WeightedVote(labels, network.width, classes, config.of(WannSettings)))
         super().__init__(config, network, labels, classes)
+
+    def held_bytes(self) -> int:
+        """Once more, while they are standardised."""
+        return super().held_bytes() + 4 * self.network.width
 
     def fit(self, features: Tensor) -> Tensor:
         """Remember all images."""

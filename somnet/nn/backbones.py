@@ -2,6 +2,8 @@
 
 import copy
 import hashlib
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import timm
@@ -10,8 +12,19 @@ from torch import Tensor, nn
 
 from somnet.config import ModelConfig
 from somnet.errors import ConfigError, ExportError, WeightsError
+from somnet.nn.cutting import Resized, Whole, cut
 from somnet.nn.roi import pool_boxes
-from somnet.nn.weights import OFFLINE_LICENCE, OFFLINE_MEAN, OFFLINE_MODEL, OFFLINE_STD, load_offline_weights
+from somnet.nn.weights import (
+    OFFLINE,
+    OFFLINE_LICENCE,
+    OFFLINE_MEAN,
+    OFFLINE_MODEL,
+    OFFLINE_STD,
+    impatient_hub,
+    load_offline_weights,
+    local_weights,
+)
+from somnet.system.transfer import on_gpu
 
 
 class Network(nn.Module):
@@ -29,6 +42,7 @@ class Network(nn.Module):
         body, mean, std = _create(config)
         self.licence = licence_of(config)
         self.frozen_trunk = config.freeze == "trunk"
+        self.imgsz = config.imgsz
         self.precision = "fp32"  # of the maps while training on a GPU; all that follows is fp32
         self.trunk, self.tail = _cut(body, config)
         self.trunk.requires_grad_(False)
@@ -65,10 +79,14 @@ class Network(nn.Module):
 
     def maps_by(self, tail: nn.Module, inputs: Tensor) -> Tensor:
         """What a tail that is built like this network's makes of prepared inputs."""
-        lower = _LOWER.get(self.precision)
-        with torch.autocast("cuda", dtype=lower, enabled=lower is not None and inputs.is_cuda):
+        with self.lowered(inputs.device):
             maps: Tensor = tail(inputs.float() if self.frozen_trunk else self.normalise(inputs))
         return maps.float()
+
+    def lowered(self, device: torch.device) -> AbstractContextManager[None]:
+        """Within this context convolutions and products are computed in this network's precision, on a GPU."""
+        lower = _LOWER.get(self.precision)
+        return torch.autocast(device.type, dtype=lower) if lower and on_gpu(device) else nullcontext()
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """Pixels from 0 to 255 as the backbone was trained to see them."""
@@ -103,34 +121,26 @@ class Network(nn.Module):
 
     def trunk_fingerprint(self) -> str:
         """Names the trunk's exact weights and input size, for the cache of its outputs."""
-        digest = hashlib.sha256(repr((self.input_shape, self.mean.tolist(), self.std.tolist())).encode())
+        digest = hashlib.sha256(repr((self.imgsz, self.input_shape, self.mean.tolist(), self.std.tolist())).encode())
         for name, tensor in sorted(self.trunk.state_dict().items()):
             digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()[:16]
 
 
-class _Whole(nn.Module):
-    """A timm model's feature map as (I, F, H, W), whatever layout the model prefers."""
-
-    def __init__(self, body: nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, images: Tensor) -> Tensor:
-        out: Tensor = self.body.forward_features(images)  # type: ignore[operator]
-        if out.dim() == 3:  # tokens of a transformer: drop the class token, lay the rest out as the image was cut
-            tokens = out[:, int(getattr(self.body, "num_prefix_tokens", 0)) :]
-            side = round(tokens.shape[1] ** 0.5)
-            return tokens.transpose(1, 2).reshape(tokens.shape[0], -1, side, side)
-        channels_last = out.shape[-1] == self.body.num_features != out.shape[1]
-        return out.permute(0, 3, 1, 2) if channels_last else out
+def set_precision(module: nn.Module, precision: str) -> None:
+    """Of all networks in a module: teachers and second networks are asked as often as the one that is tested."""
+    for network in module.modules():
+        if isinstance(network, Network):
+            network.precision = precision
 
 
 def licence_of(config: ModelConfig) -> str:
     """The licence of the weights that a network starts from."""
     if not config.pretrained:
         return "none, random weights"
-    if config.name == OFFLINE_MODEL:
+    if config.weights:
+        return f"that of {config.weights}"
+    if config.name in OFFLINE:
         return OFFLINE_LICENCE
     return str(timm.get_pretrained_cfg_value(config.name, "license") or "unknown")
 
@@ -181,59 +191,77 @@ def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[fl
         near = timm.list_models(f"*{config.name.split('_')[0][:6]}*")[:5]
         hint = f", perhaps {', '.join(near)}" if near else ""
         raise ConfigError(f"timm has no model '{config.name}': choose one of timm.list_models(){hint}")
-    if config.name == OFFLINE_MODEL and config.pretrained:
+    if config.pretrained and config.weights:
+        return _with_local_weights(config)
+    if config.name in OFFLINE and config.pretrained:
         whole: Any = timm.create_model(config.name)
-        load_offline_weights(whole)
+        load_offline_weights(whole, config.name)
         whole.reset_classifier(0)
         return whole, (OFFLINE_MEAN,) * 3, (OFFLINE_STD,) * 3
     try:
-        model: Any = timm.create_model(config.name, pretrained=config.pretrained, num_classes=0, **_image_size(config))
+        with impatient_hub() if config.pretrained else nullcontext():
+            model: Any = timm.create_model(
+                config.name, pretrained=config.pretrained, num_classes=0, **_image_size(config)
+            )
     except Exception as error:  # the hub's client raises many kinds; the user needs one answer
         if not config.pretrained:
             raise ConfigError(f"timm cannot build '{config.name}': {error}: choose another --model") from None
         raise WeightsError(
             f"cannot load the pretrained weights of '{config.name}' from timm's hub ({type(error).__name__}): connect "
-            f"to the network once, use --model {OFFLINE_MODEL}, whose weights are installed, or train from scratch "
-            "with --set model.pretrained=false --freeze none"
+            f"to the network once, give --weights FILE.safetensors, use --model {OFFLINE_MODEL}, whose weights are "
+            "installed, or train from scratch with --set model.pretrained=false --freeze none"
         ) from None
     cfg = model.pretrained_cfg
     return model, tuple(cfg["mean"]), tuple(cfg["std"])
 
 
+def _with_local_weights(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]]:
+    """The same with the weights of a file: timm fits them to the size of the images, as it does with its own."""
+    file = local_weights(config.weights)
+    overlay = {"file": str(file)}
+    size = _image_size(config)
+    try:
+        model: Any = timm.create_model(
+            config.name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay, **size
+        )
+    except Exception as error:  # of any kind, where a file is something else
+        reason = " ".join(str(error).split())[:200]
+        raise WeightsError(
+            f"{file} has not the weights of '{config.name}' as timm names them ({reason}): give --model its name"
+        ) from None
+    return model, tuple(model.pretrained_cfg["mean"]), tuple(model.pretrained_cfg["std"])
+
+
 def _image_size(config: ModelConfig) -> dict[str, Any]:
-    fixed = timm.get_pretrained_cfg_value(config.name, "fixed_input_size")
-    return {"img_size": config.imgsz} if fixed else {}
+    return {"img_size": _own_side(config)} if timm.get_pretrained_cfg_value(config.name, "fixed_input_size") else {}
+
+
+def _own_side(config: ModelConfig) -> int:
+    """The side of the images that a model gets: that of the config, or near it what can be cut into its patches."""
+    if not timm.get_pretrained_cfg_value(config.name, "fixed_input_size"):
+        return config.imgsz
+    step = _patch_side(config.name)
+    return max(step, round(config.imgsz / step) * step)
+
+
+@cache
+def _patch_side(name: str) -> int:
+    """Pixels of which the side of an image has to be a multiple."""
+    with torch.device("meta"):
+        model = timm.create_model(name, num_classes=0)
+    patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    reductions = [info["reduction"] for info in getattr(model, "feature_info", ()) if isinstance(info, dict)]
+    return int(max([patch[0] if isinstance(patch, tuple) else 1, *reductions]))
 
 
 def _cut(body: nn.Module, config: ModelConfig) -> tuple[nn.Module, nn.Module]:
     """What is frozen and what is trained of a timm model, as two modules that share its weights."""
-    return _split(body, config) if config.freeze == "trunk" else (nn.Identity(), _Whole(body))
-
-
-def _split(body: nn.Module, config: ModelConfig) -> tuple[nn.Module, nn.Module]:
-    """Trunk and tail of a CNN: the tail starts at the last stage that has convolutions.
-
-    A CNN of timm applies its children in order up to the pooling; models that do more are found out by trying.
-    """
-    stages: list[nn.Module] = []
-    for name, child in body.named_children():
-        if name in ("global_pool", "head", "classifier", "fc"):
-            break
-        stages.extend(child if isinstance(child, nn.Sequential) and name in _CONTAINERS else [child])
-    starts = [i for i, stage in enumerate(stages) if any(p.dim() > 1 for p in stage.parameters())]
-    if starts:
-        trunk, tail = nn.Sequential(*stages[: starts[-1]]), nn.Sequential(*stages[starts[-1] :])
-        body.eval()
-        probe = torch.linspace(-1, 1, 3 * config.imgsz**2).view(1, 3, config.imgsz, config.imgsz)
-        with torch.no_grad():
-            try:
-                same = torch.allclose(tail(trunk(probe)), _Whole(body)(probe), atol=1e-5)
-            except (RuntimeError, TypeError, ValueError):
-                same = False
-        if same:
-            return trunk, tail
-    raise ConfigError(f"'{config.name}' cannot be cut into trunk and last stage: use --freeze none, or a plain CNN")
+    side = _own_side(config)
+    trunk, tail = cut(body, side, config.name) if config.freeze == "trunk" else (nn.Identity(), Whole(body))
+    if side == config.imgsz:
+        return trunk, tail
+    resized = Resized(side)
+    return (nn.Sequential(resized, trunk), tail) if config.freeze == "trunk" else (trunk, nn.Sequential(resized, tail))
 
 
 _LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_CONTAINERS = ("stages", "blocks", "layers", "features")

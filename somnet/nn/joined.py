@@ -22,7 +22,7 @@ class JoinedNetwork(Network):
         """Part 0 is the network itself, and the others its copies with a classifier of their own, drawn at random."""
         nn.Module.__init__(self)  # nothing is built here: all that a Network holds is taken over
         self.licence, self.frozen_trunk, self.precision = network.licence, network.frozen_trunk, network.precision
-        self.input_shape, self.trunk = network.input_shape, network.trunk
+        self.imgsz, self.input_shape, self.trunk = network.imgsz, network.input_shape, network.trunk
         self.register_buffer("mean", network.mean)
         self.register_buffer("std", network.std)
         tails = [network.tail, *(copy.deepcopy(network.tail) for _ in range(parts - 1))]

@@ -9,10 +9,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 NAVIGATION = (
     ("Overview", "index.html"),
+    ("Issues", "list.html"),
     ("Classes", "class.html"),
     ("Memory", "memory.html"),
     ("Training", "training.html"),
     ("Decisions", "decisions.html"),
+)
+POLICY = (  # of what a page may load: files of the report alone, and no script or style within the page
+    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'"
 )
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
@@ -28,7 +33,7 @@ class Frame:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.environment.globals.update(run_name=run_name, navigation=NAVIGATION)
+        self.environment.globals.update(run_name=run_name, navigation=NAVIGATION, policy=POLICY)
 
     def render(self, template: str, *, page: str, root: str = "", **values: Any) -> str:
         """A page from its template; `page` is its name in the navigation, `root` leads to the report's folder."""
@@ -40,8 +45,10 @@ class Frame:
         (folder / file).write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def write_static(self, folder: Path) -> None:
-        """Copy styles and scripts into a report."""
+        """Copy styles, scripts and the icon into a report."""
+        (folder / "data").mkdir(exist_ok=True)
         with as_file(files("somnet") / "report" / "pages") as pages:
+            (folder / "data" / "icon.svg").write_bytes((pages / "icon.svg").read_bytes())
             for file in sorted(pages.iterdir()):
                 if file.suffix in (".css", ".js"):
                     (folder / file.name).write_bytes(file.read_bytes())
@@ -50,8 +57,12 @@ class Frame:
 def write_data(folder: Path, name: str, value: Any) -> None:
     """data/NAME.js: a script that hands a value to the page, which asks for it with `somnet.load(NAME)`."""
     (folder / "data").mkdir(exist_ok=True)
-    text = f"somnet.data({script_json(name)}, {script_json(value)});\n"
-    (folder / "data" / f"{name}.js").write_text(text, encoding="ascii")
+    (folder / "data" / f"{name}.js").write_text(script_data(name, value), encoding="ascii")
+
+
+def script_data(name: str, value: Any) -> str:
+    """The content of data/NAME.js."""
+    return f"somnet.data({script_json(name)}, {script_json(value)});\n"
 
 
 def script_json(value: Any) -> str:

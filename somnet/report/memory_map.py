@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from somnet.data.location import Location
@@ -21,9 +20,7 @@ from somnet.report.frame import Frame, write_data
 from somnet.report.records import Records
 from somnet.report.rois import SlotRois, read_crops, rois_by_slot
 from somnet.report.thumbnails import find_images
-from somnet.runs.checkpoint import load_checkpoint
-from somnet.runs.map_quality import u_matrix
-from somnet.runs.run import Run
+from somnet.runs.run_folder import RunFolder
 from somnet.system.folders import LAST
 from somnet.system.parallel import on_all_cores
 from somnet.system.progress import track
@@ -52,8 +49,10 @@ class Memory:
         return math.isqrt(len(self.keys))
 
 
-def read_memory(run: Run) -> Memory | None:
+def read_memory(run: RunFolder) -> Memory | None:
     """The memory of a run, or None if its method has none or its checkpoint is gone."""
+    from somnet.runs.checkpoint import load_checkpoint  # here, as it takes torch: other pages are written before
+
     tensors = load_checkpoint(run.path / LAST)[0] if (run.path / LAST).is_file() else {}
     if "method.memory.keys" not in tensors:
         return None
@@ -61,7 +60,7 @@ def read_memory(run: Run) -> Memory | None:
     return Memory(keys, d, r.T)
 
 
-def write_memory_pages(frame: Frame, run: Run, records: Records, folder: Path) -> None:
+def write_memory_pages(frame: Frame, run: RunFolder, records: Records, folder: Path) -> None:
     """memory.html with its data and crops; for a method without memory a page that says so."""
     with_slots = "slot" in records.regions.details
     memory = read_memory(run) if with_slots else None
@@ -98,11 +97,20 @@ def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:
         "side": memory.side,
         "slotsPerFile": SLOTS_PER_FILE,
         "hits": counts.sum(axis=1).tolist(),
-        "distance": quantised(u_matrix(torch.from_numpy(memory.keys), memory.side).numpy()),
+        "distance": quantised(_distances(memory)),
         "slices": kept,
         "sliceClass": largest.ravel().tolist(),
         "sliceHits": np.take_along_axis(counts, largest, axis=1).ravel().tolist(),
     }
+
+
+def _distances(memory: Memory) -> NDArray[np.float32]:
+    """How far each slot is from its neighbours, (side, side)."""
+    import torch
+
+    from somnet.runs.map_quality import u_matrix
+
+    return np.asarray(u_matrix(torch.from_numpy(memory.keys), memory.side).numpy())
 
 
 def quantised(values: NDArray[np.floating]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
-from somnet.runs.label_scores import flagged_sentence
-from somnet.runs.run import Run
+from somnet.runs.doubt import flagged_sentence
+from somnet.runs.run_folder import RunFolder
 from somnet.system.files import csv_text
 from somnet.system.folders import CONFIG, DUPLICATES
 from somnet.system.progress import duration
@@ -25,7 +25,9 @@ TITLES = {
     "label": "Wrong labels",
     "outlier": "Outliers",
     "background": "Background noise",
+    "poor": "Poor pictures",
     "duplicate": "Duplicates",
+    "test-leak": "Leaks into test",
     "unreadable": "Unreadable",
 }
 
@@ -50,7 +52,7 @@ class Copies:
     leak: bool  # in train and held out at once
 
 
-def write_overview(frame: Frame, run: Run, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
+def write_overview(frame: Frame, run: RunFolder, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
     """index.html."""
     groups = read_duplicates(run.path / DUPLICATES)
     rows = [count_row(records, name, number) for number, name in enumerate(records.classes)]
@@ -67,6 +69,7 @@ def write_overview(frame: Frame, run: Run, records: Records, pictures: NDArray[n
         total=count_row(records, "All images", None),
         rows=sorted(rows, key=lambda row: -(row.counts["label"] + row.counts["outlier"]) / max(row.images, 1)),
         test=run.summary["test"],
+        to_review=to_review(records),
         unchecked=unchecked(run, records, pictures),
         facts=facts(run),
         unreadable=list(zip(records.names(shown), reasons, strict=True)),
@@ -75,6 +78,16 @@ def write_overview(frame: Frame, run: Run, records: Records, pictures: NDArray[n
         group_count=len(groups),
         leaks=sum(group.leak for group in groups),
     )
+
+
+def to_review(records: Records) -> list[tuple[str, int, int]]:
+    """Name, class and row of the images whose judgement would tell most, the best first."""
+    if "review_order" not in records.table.column_names:  # a run of an older version
+        return []
+    order = np.asarray(records.table["review_order"].fill_null(0).to_numpy())
+    rows = np.flatnonzero(order)
+    rows = rows[np.argsort(order[rows])]
+    return list(zip(records.names(rows), records.label[rows].tolist(), rows.tolist(), strict=True))
 
 
 def count_row(records: Records, name: str, number: int | None) -> Row:
@@ -93,7 +106,7 @@ def count_row(records: Records, name: str, number: int | None) -> Row:
     )
 
 
-def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[str]:
+def unchecked(run: RunFolder, records: Records, pictures: NDArray[np.bool_]) -> list[str]:
     """What the numbers of this report do not tell, as sentences."""
     lines = []
     if not run.summary["test"]["n"]:
@@ -110,6 +123,8 @@ def unchecked(run: Run, records: Records, pictures: NDArray[np.bool_]) -> list[s
         )
     if "suggested_label" not in records.table.column_names:
         lines.append("Outliers and suggested labels: this run is of an older version. Train again to get them.")
+    if "poor_picture_score" not in records.table.column_names:
+        lines.append("Poor pictures and leaks into test: this run is of an older version. Train again to get them.")
     held_out = run.summary["data"]["unreadable"] - int(records.unreadable.sum())
     if held_out:
         lines.append(f"{held_out} held-out files could not be read; train.log names them.")
@@ -131,7 +146,7 @@ def knows_regions(records: Records) -> bool:
     return bool(regions.weight[proposed].any())
 
 
-def facts(run: Run) -> list[tuple[str, str]]:
+def facts(run: RunFolder) -> list[tuple[str, str]]:
     """How the run was made, so that it can be made again."""
     summary = run.summary
     versions = summary.get("versions", {})

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
-from somnet.runs.label_scores import choose_threshold
-from somnet.runs.run import Run
+from somnet.runs.doubt import choose_threshold
+from somnet.runs.kinds import KINDS, flags
+from somnet.runs.run_folder import RunFolder
 from somnet.system.folders import REGIONS
 
-STATES = ("clean", "duplicate", "background", "outlier", "label", "unreadable")  # the gravest last
+STATES = ("clean", *KINDS)  # the gravest last
 _REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
 
 
@@ -63,7 +64,7 @@ class Records:
     @cached_property
     def unreadable(self) -> NDArray[np.bool_]:
         """(n,) files that are not images."""
-        return self._flag("is_unreadable_issue")
+        return flags(self.table, "unreadable")
 
     @cached_property
     def doubted(self) -> NDArray[np.bool_]:
@@ -86,13 +87,7 @@ class Records:
     @cached_property
     def flags(self) -> dict[str, NDArray[np.bool_]]:
         """The states of every image, each (n,); a faulty image can have several, a clean one has no other."""
-        faults = {
-            "duplicate": self._flag("is_near_duplicate_issue"),
-            "background": self._flag("is_background_issue"),
-            "outlier": self._flag("is_outlier_issue"),
-            "label": self._flag("is_label_issue"),
-            "unreadable": self.unreadable,
-        }
+        faults = {kind: flags(self.table, kind) for kind in KINDS}
         return {"clean": ~np.any(list(faults.values()), axis=0), **faults}
 
     @cached_property
@@ -127,13 +122,8 @@ class Records:
     def _number(self, column: str) -> NDArray[np.float64]:
         return np.asarray(np.nan_to_num(self.table[column].cast(pa.float64()).fill_null(1.0).to_numpy()))
 
-    def _flag(self, column: str) -> NDArray[np.bool_]:
-        if column not in self.table.column_names:  # a run of an older version
-            return np.zeros(len(self), bool)
-        return np.asarray(self.table[column].fill_null(False).to_numpy(), bool)
 
-
-def read_records(run: Run) -> Records:
+def read_records(run: RunFolder) -> Records:
     """The tables of a finished run."""
     records = Records(run.classes, run.scores().combine_chunks(), _read_regions(run))
     if len(records.regions.first) - 1 != int((~records.unreadable).sum()):
@@ -143,7 +133,7 @@ def read_records(run: Run) -> Records:
     return records
 
 
-def _read_regions(run: Run) -> Regions:
+def _read_regions(run: RunFolder) -> Regions:
     try:
         table = pq.read_table(run.path / REGIONS, columns=_REGION_COLUMNS)
     except (OSError, pa.ArrowException):

@@ -11,7 +11,7 @@ from somnet.data.decode import read_picture
 from somnet.data.location import Location
 from somnet.errors import RunError
 from somnet.report.records import Regions
-from somnet.runs.run import Run
+from somnet.runs.run_folder import RunFolder
 from somnet.system.folders import REGIONS
 
 
@@ -47,7 +47,7 @@ class SlotRois:
         return list(roi_of_image.values())
 
 
-def rois_by_slot(run: Run, regions: Regions, slots: int) -> SlotRois:
+def rois_by_slot(run: RunFolder, regions: Regions, slots: int) -> SlotRois:
     """The ROIs of a run whose method has a memory of this many slots."""
     slot = regions.details["slot"].astype(np.int64)
     if slot.min() < 0 or slot.max() >= slots:
@@ -59,7 +59,7 @@ def rois_by_slot(run: Run, regions: Regions, slots: int) -> SlotRois:
     return SlotRois(order, bounds, image, slot, similarity)
 
 
-def _similarity(run: Run, regions: Regions) -> NDArray[np.float64]:
+def _similarity(run: RunFolder, regions: Regions) -> NDArray[np.float64]:
     """Cosine of each ROI and its winner's key; an older run does not tell it, there heavy ROIs count as near."""
     file = pq.ParquetFile(run.path / REGIONS)
     if "similarity" not in file.schema_arrow.names:

@@ -1,7 +1,7 @@
 """Small pictures of the images a person will look at, as files of the report."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ SIDE = 320  # of a picture, its longer one: enough for the image card
 QUALITY = 72
 EXEMPLARS = 12  # clean images that a class page shows beside the worst
 ROWS_PER_FOLDER = 1000
+HELD_OUT = "pictures/held-out"
 
 
 def picture_name(row: int) -> str:
@@ -66,17 +67,25 @@ def fair_shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 class _Task:
     source: Location
     target: str
+    key: bytes | None  # of what was trained on, if that is known
 
 
-def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDArray[np.bool_]:
-    """Write the pictures of the chosen images, and tell (n,) which images have one now."""
+def write_pictures(
+    records: Records, data: Path, folder: Path, most: int, keys: Mapping[str, bytes | None]
+) -> NDArray[np.bool_]:
+    """Write the pictures of the chosen images, and tell (n,) which images have one now.
+
+    `keys`: of the content that was trained on, by name. An image that is another one since gets no picture.
+    """
     have = np.zeros(len(records), bool)
     rows = chosen_rows(records, most)
-    places = find_images(data, records.names(rows))
+    names = records.names(rows)
+    places = find_images(data, names)
     located = [(row, place) for row, place in zip(rows.tolist(), places, strict=True) if place is not None]
+    key_of = {row: keys.get(name) for row, name in zip(rows.tolist(), names, strict=True)}
     for number in sorted({row // ROWS_PER_FOLDER for row, _ in located}):
         (folder / "pictures" / str(number)).mkdir(parents=True)
-    tasks = [_Task(place, str(folder / picture_name(row))) for row, place in located]
+    tasks = [_Task(place, str(folder / picture_name(row)), key_of[row]) for row, place in located]
     done = 0
     with track("pictures", len(tasks)) as advance:
         for chunk in on_all_cores(_write_picture, tasks):
@@ -84,8 +93,19 @@ def write_pictures(records: Records, data: Path, folder: Path, most: int) -> NDA
             done += len(chunk)
             advance(len(chunk))
     if missing := len(rows) - int(have.sum()):
-        log.warning("the report has no picture of %d images: they could not be read at %s", missing, data)
+        log.warning("the report has no picture of %d images: they are gone or have changed at %s", missing, data)
     return have
+
+
+def write_held_out(names: Sequence[str], data: Path, folder: Path) -> dict[str, str]:
+    """Pictures of images that are not trained on, as twins of training images; where each lies in the report."""
+    places = find_images(data, names) if names else []
+    found = [(name, place) for name, place in zip(names, places, strict=True) if place is not None]
+    if found:
+        (folder / HELD_OUT).mkdir(parents=True)
+    tasks = [_Task(place, str(folder / HELD_OUT / f"{number}.jpg"), None) for number, (_, place) in enumerate(found)]
+    done = [have for chunk in on_all_cores(_write_picture, tasks) for have in chunk]
+    return {name: f"{HELD_OUT}/{n}.jpg" for n, ((name, _), have) in enumerate(zip(found, done, strict=True)) if have}
 
 
 def find_images(data: Path, names: Sequence[str]) -> list[Location | None]:
@@ -102,7 +122,7 @@ def find_images(data: Path, names: Sequence[str]) -> list[Location | None]:
 
 def _write_picture(task: _Task) -> bool:
     try:
-        image = read_picture(task.source, at_least=SIDE * 3 // 4).image
+        image = read_picture(task.source, at_least=SIDE * 3 // 4, key=task.key).image
     except UnreadableImage:
         return False
     image.thumbnail((SIDE, SIDE))

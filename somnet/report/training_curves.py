@@ -9,7 +9,7 @@ from typing import Any
 
 from somnet.report.chart import axis_ticks
 from somnet.report.frame import Frame, write_data
-from somnet.runs.run import Run
+from somnet.runs.run_folder import RunFolder
 from somnet.system.files import parse_json
 from somnet.system.folders import METRICS
 
@@ -35,10 +35,23 @@ TITLES = {  # name: title and what it says
     "loss/d_value": ("d-value loss", "Eq. 4"),
     "loss/r_value": ("r-value loss", "Eq. 6"),
     "loss/early": ("Early-learning term", "keeps to early predictions"),
+    "loss/divergence": ("Divergence", "of the predictions from the labels that are learnt"),
+    "loss/entropy": ("Entropy", "of the predictions"),
+    "loss/prior": ("Prior term", "how far the predictions are from the shares of the classes"),
+    "loss/meta": ("Meta loss", "disagreement with the mean network after a step on other labels"),
+    "loss/prototype": ("Prototype loss", "against the means of the classes"),
+    "loss/instance": ("Instance loss", "two views of an image against all others"),
+    "loss/reverse": ("Reverse cross entropy", "of the labels, as the predictions see them"),
+    "loss/labelled": ("Loss, believed labels", "cross entropy of mixed images"),
+    "loss/unlabelled": ("Loss, doubted labels", "squared difference from the guessed labels"),
+    "loss/balance": ("Balance", "how far the predictions are from equal shares"),
     "memory/occupancy": ("Occupancy entropy", "1: all slots win alike, 0: one slot wins all"),
     "memory/quantisation": ("Quantisation error", "mean of 1 − cosine of a bag and its winner"),
     "memory/topographic": ("Topographic error", "share of bags whose two nearest slots do not touch"),
-    "memory/dead": ("Dead slots", "that won no bag in the epoch"),
+    "memory/dead": (
+        "Idle slots",
+        "that won nothing in the steps of the epoch; the memory map counts dead slots on all regions",
+    ),
     "keep": ("p", "share of regions that keep their weight"),
     "lr/network": ("Learning rate, network", "at the end of the epoch"),
     "lr/keys": ("Learning rate, keys", "at the end of the epoch"),
@@ -46,6 +59,12 @@ TITLES = {  # name: title and what it says
     "lr/r": ("Learning rate, R", "at the end of the epoch"),
     "seconds": ("Seconds", "that the epoch took"),
 }
+
+
+def in_words(losses: Mapping[str, float]) -> str:
+    """The losses of a step for a screen, with names that tell what they are."""
+    names = {name: TITLES.get(f"loss/{name}", (name.replace("_", " "), ""))[0].lower() for name in losses}
+    return ", ".join(f"{names[name]} {loss:.3f}" for name, loss in losses.items())
 
 
 @dataclass(frozen=True)
@@ -72,7 +91,7 @@ class Curve:
     y_ticks: Sequence[tuple[float, str]]
 
 
-def write_training_page(frame: Frame, run: Run, folder: Path) -> None:
+def write_training_page(frame: Frame, run: RunFolder, folder: Path) -> None:
     """training.html, with data/training.js for the values under the pointer."""
     rows = read_metrics(run.path / METRICS)
     names = figure_names(rows)

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from somnet.config import Config, load_config
+from somnet.data.cache import clear_cache
 from somnet.data.dataset import DataSet
+from somnet.data.decisions import read_rounds, write_decisions
 from somnet.data.sources import absolute
 from somnet.errors import RunError
-from somnet.system.files import cache_folder, clear_leftovers, display_name, parse_json, write_json, write_text
-from somnet.system.folders import CONFIG, DATA, LAST, WRITTEN, refuse_taken
+from somnet.runs.data_changes import changes_of, write_images
+from somnet.system.files import clear_leftovers, display_name, parse_json, write_json, write_text
+from somnet.system.folders import CONFIG, DATA, LAST, USED_DECISIONS, WRITTEN, refuse_strange_files, refuse_taken
 
 
 def next_run_folder(base: Path = Path("runs")) -> Path:
@@ -24,6 +27,7 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
     """Refuse a folder that holds something else, or a run that was not meant."""
     if resume and overwrite:
         raise RunError("--resume and --overwrite contradict each other: give one of them")
+    refuse_strange_files(out)
     ours = is_run(out)
     how = "--resume to continue, --overwrite to start over"
     refuse_taken(out, "a somnet run", ours=ours, meant=resume or overwrite, how=how)
@@ -34,24 +38,57 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
             raise RunError(f"{out} was started with other settings ({changed}): use the same ones, or add --overwrite")
 
 
+def with_own_decisions(out: Path, config: Config, *, resume: bool) -> Config:
+    """The config with the decisions of the run that is resumed; others are refused."""
+    if not resume or not is_run(out):
+        return config
+    own = (str((out / USED_DECISIONS).resolve()),) if (out / USED_DECISIONS).is_file() else ()
+    if config.decisions and read_rounds(config.decisions) != read_rounds(own):
+        raise RunError(f"{out} was started with other decisions: give the same ones or none, or add --overwrite")
+    return config.model_copy(update={"decisions": own})
+
+
 def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
     """Make the run folder ours, or find it as it was left. Only what training wrote is ever deleted."""
+    decisions = read_rounds(config.decisions)
     if overwrite:
         for name in (*WRITTEN, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
     clear_leftovers(out)
-    clear_leftovers(cache_folder(), hours=1)
-    fingerprint = data.fingerprint()
+    clear_cache()
     if (out / LAST).is_file() and (out / DATA).is_file():
-        before = parse_json((out / DATA).read_text(encoding="utf-8"))
-        if before["fingerprint"] != fingerprint:
-            raise RunError(
-                f"the training images of {data.path} have changed since {out} was started: restore them, or --overwrite"
-            )
-    path = display_name(os.fsencode(absolute(data.path)))
-    about = {"path": path, "classes": data.classes, "images": len(data.train), "fingerprint": fingerprint}
+        refuse_other_images(out, data)
+    path, images = _place(data.path), len(data.train)
+    about = {"path": path, "classes": data.classes, "images": images, "fingerprint": data.fingerprint()}
+    write_images(out, data)
     write_json(out / DATA, about)
+    if decisions:
+        write_decisions(out / USED_DECISIONS, decisions)
+        config = config.model_copy(update={"decisions": (str((out / USED_DECISIONS).resolve()),)})
     write_text(out / CONFIG, config.to_toml())
+
+
+def is_of(out: Path, data: Path) -> bool:
+    """Whether a run was started on the data of this place."""
+    return bool(_about(out)["path"] == _place(data))
+
+
+def refuse_other_images(out: Path, data: DataSet) -> None:
+    """Refuse to continue a run with images that it was not started with."""
+    if _about(out)["fingerprint"] != data.fingerprint():
+        told = f" ({changes})" if (changes := changes_of(out, data)) else ""
+        raise RunError(
+            f"the training images of {data.path} are not those that {out} was started with, in "
+            f"{_about(out)['path']}{told}: give these, restore what has changed, or --overwrite"
+        )
+
+
+def _about(out: Path) -> dict[str, Any]:
+    return dict(parse_json((out / DATA).read_text(encoding="utf-8")))
+
+
+def _place(data: Path) -> str:
+    return display_name(os.fsencode(absolute(data)))
 
 
 def is_run(folder: Path) -> bool:

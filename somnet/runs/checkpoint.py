@@ -3,15 +3,17 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from somnet.errors import RunError
-from somnet.methods.base import Method
 from somnet.system.files import atomic_path, parse_json
+
+if TYPE_CHECKING:
+    from somnet.methods.base import Method  # a report reads a memory, and needs no method
 
 METHOD = "method."  # how the names of a method's tensors begin
 
@@ -19,7 +21,7 @@ METHOD = "method."  # how the names of a method's tensors begin
 def save_checkpoint(file: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write atomically: a kill leaves the old checkpoint or the new one."""
     with atomic_path(file) as temporary:
-        whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+        whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
             save_file(whole, temporary, metadata={"state": json.dumps(state)})
         except SafetensorError as error:  # of a full disk, too
@@ -43,7 +45,7 @@ def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, state
 
 
-def restore_method(method: Method, tensors: Mapping[str, Tensor]) -> None:
+def restore_method(method: "Method", tensors: Mapping[str, Tensor]) -> None:
     """Give a method the state that a checkpoint has of it; ValueError where it does not match."""
     state = {name.removeprefix(METHOD): tensor for name, tensor in tensors.items() if name.startswith(METHOD)}
     for name, own in method.state_dict().items():

@@ -25,11 +25,14 @@ from somnet.data.proposals import Scan
 from somnet.data.sources import open_source
 from somnet.errors import RunError, UnreadableImage
 from somnet.methods.base import Method
-from somnet.nn.backbones import Network
+from somnet.nn.backbones import Network, set_precision
+from somnet.nn.engine import open_trunk
+from somnet.nn.tables import tables_of
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
-from somnet.system.compute import choose_device
-from somnet.system.parallel import cores_here
+from somnet.system.compute import choose_device, choose_precision, placed
+from somnet.system.cores import cores_here
+from somnet.system.transfer import finish
 
 SAMPLE = 12  # images of the data whose reading is timed
 LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds per image of web size on one core, where there are none to time
@@ -76,9 +79,10 @@ class Work:
     max_boxes: int
     views: int  # of each training image, whose maps are cached
     map_bytes: int  # of one cached map; 0: the network is trained whole
-    feature_bytes: int  # of one image's features, where a phase holds those of all images at once
+    held_bytes: int  # of one image, in main memory, where a method holds the features of all images at once
     trained_bytes: int  # parameters that the optimiser changes
     state_bytes: int  # all that is saved of the method
+    table_bytes: int  # of that, what has a row per image, which is in main memory
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,13 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
         score=score,
         total=propose + (max(busy, load) if apart else busy + load),
         device_bytes=work.state_bytes
+        - work.table_bytes
         + 2 * work.trained_bytes  # gradient and momentum
-        + work.batch_size * step.saved_bytes
-        + work.train * work.feature_bytes,
-        host_bytes=PROCESS_BYTES + images * (IMAGE_BYTES + work.max_boxes * (BOX_BYTES + BOX_READ_BYTES)),
+        + work.batch_size * step.saved_bytes,
+        host_bytes=PROCESS_BYTES
+        + images * (IMAGE_BYTES + work.max_boxes * (BOX_BYTES + BOX_READ_BYTES))
+        + work.table_bytes
+        + work.train * work.held_bytes,
         cache_bytes=images * work.max_boxes * BOX_BYTES + seen * work.map_bytes,
         checkpoint_bytes=work.state_bytes + work.trained_bytes,
         table_bytes=work.train * (ISSUE_BYTES + (1 + work.max_boxes) * REGION_BYTES),
@@ -134,8 +141,6 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
     """What a method is about to do."""
     network, plan = method.network, method.plan()
     trained = (p for group in method.param_groups() for p in group["params"])
-    holds_features = any(phase.epochs and not phase.needs_images for phase in plan)
-    regions = 1 + config.views.proposals if method.full_size else 1  # of an image, whose features are held
     return Work(
         train=train,
         test=test,
@@ -145,9 +150,10 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
         max_boxes=config.proposals.max_boxes,
         views=trunk_passes(config, plan),
         map_bytes=2 * math.prod(network.input_shape) if network.frozen_trunk else 0,
-        feature_bytes=4 * network.width * regions if holds_features else 0,
+        held_bytes=method.held_bytes(),
         trained_bytes=sum(p.numel() * p.element_size() for p in trained),
         state_bytes=sum(t.numel() * t.element_size() for t in method.state_dict().values()),
+        table_bytes=sum(t.numel() * t.element_size() for t in tables_of(method)),
     )
 
 
@@ -168,10 +174,11 @@ def measure_steps(network: Network, config: Config, device: str) -> StepPace:
     few = min(16, config.train.batch_size)
     pixels = torch.zeros(few, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
     with torch.no_grad():
-        prepared = network.prepare(pixels)
-        prepare = _seconds(lambda: network.prepare(pixels)) if network.frozen_trunk else 0.0
-        forward = _seconds(lambda: network(prepared))
-    step = _seconds(lambda: torch.autograd.backward(network.image_features(prepared).sum()))
+        trunk = open_trunk(network)
+        prepared = trunk.maps(pixels)
+        prepare = _seconds(lambda: trunk.maps(pixels), device) if network.frozen_trunk else 0.0
+        forward = _seconds(lambda: network(prepared), device)
+    step = _seconds(lambda: torch.autograd.backward(network.image_features(prepared).sum()), device)
     return StepPace(prepare / few, forward / few, step / few, _saved_bytes(network, prepared[:2]) // 2)
 
 
@@ -196,7 +203,7 @@ def measure_reading(index: Index, config: Config) -> ReadPace:
     some, count, proposals = index.take(rows), len(rows), config.proposals
     blank = np.zeros((count, proposals.max_boxes, 4), np.float32)
     none, sizes = pa.nulls(count), np.ones((count, 2), np.int32)
-    scan = Scan(none, sizes, blank, np.zeros(count, np.int64), none, none)
+    scan = Scan(none, sizes, blank, np.zeros(count, np.int64), none, none, np.zeros((count, 0), np.float32))
     inputs = PixelInputs(some, Boxes(scan), config.model.imgsz)
     load, propose = [], []
     for row in range(count):
@@ -248,12 +255,14 @@ def describe_estimate(
     ]
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _seconds(work: Callable[[], object], device: str) -> float:
+    finish(device)
     began = time.monotonic()
     times: list[float] = []
     while len(times) < 2 or (len(times) < 5 and time.monotonic() - began < 1):  # the first call pays for set-up
         start = time.monotonic()
         work()
+        finish(device)
         times.append(time.monotonic() - start)
     return min(times)
 
@@ -275,7 +284,7 @@ def estimate_seconds(data: DataSet, method: Method, config: Config, device: str)
     network, pace = method.network, measure_steps(method.network, config, device)
     seconds = sum(phase.epochs * phase.passes for phase in method.plan()) * len(data.train) * pace.step
     if network.frozen_trunk:
-        store = MapStore(network.trunk_fingerprint(), network.input_shape)
+        store = MapStore(open_trunk(network).fingerprint, network.input_shape)
         missing = [len(uncached([part.scan.keys], store)) for part in (data.train, data.test) if part is not None]
         missing[0] *= trunk_passes(config, method.plan())
         seconds += pace.prepare * sum(missing)
@@ -308,7 +317,8 @@ def plan_training(
     else:
         raise RunError("there is nothing to plan for: give the data, or --images and --classes")
     labels = np.arange(sizes[0], dtype=np.int64) % sizes[2]
-    method = build_method(config, labels, sizes[2], pretrained=False).to(device)  # weights cost no time
+    method = placed(build_method(config, labels, sizes[2], pretrained=False), device)  # weights cost no time
+    set_precision(method, choose_precision(config.train.precision, device))
     work = work_of(method, config, train=sizes[0], test=sizes[1])
     steps = measure_steps(method.network, config, device)
     apart = device != "cpu" or speedup != 1

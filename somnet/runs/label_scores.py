@@ -1,38 +1,47 @@
 """How likely the given label of each training image is right, and what speaks against it; the same for every method.
 
-label_score = P(the image shows one of the classes) x P(it shows the given one, if so).
+Let a be the probability that it is the given class, if the image shows any, by what the other images say, weighed by
+likelihood (methods/label_posterior.py); and q(c) that the image is foreign to a class, by its similarity to it
+(methods/typicality.py). For the given class y and o, the most probable other one, whose share of the others is s,
 
-The second factor is what the other images say, weighed by likelihood (methods/label_posterior.py); the first one, how
-similar the image is to the most similar class (methods/typicality.py). Where labels are flipped the second tells, where
-pictures show no class at all the first. Both are of the network before it was trained, which no label has touched.
+    r = a (1 - q(y))     it shows the given class: label_score;
+    t = s (1 - q(o))     if not, the other one explains it,
+    (1 - r) t            and is suggested where that is sure;
+    (1 - r) (1 - t)      else it shows none of the classes: outlier_score is 1 minus this.
+
+Where labels are flipped a tells, where pictures show no class at all q(y). Both are of the network before it was
+trained, which no label has touched.
+Where a person has judged some labels, the others' scores are corrected by that (methods/review.py).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from somnet.config import Config
+from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, each_image_once, load
 from somnet.data.dataset import FORWARD_IMAGES, Part, region_inputs
 from somnet.methods.base import Method
 from somnet.methods.features import region_features
 from somnet.methods.label_evidence import RegionFeatures
-from somnet.methods.label_judgement import GivenLabels, judge_labels
-from somnet.methods.typicality import foreign_probability
+from somnet.methods.label_judgement import GivenLabels, Regions, judge_labels
+from somnet.methods.review import WIDTH, Judgements, learn, most_telling, scored_labels
+from somnet.methods.typicality import fit_typicality
 from somnet.nn.backbones import Network
+from somnet.runs.doubt import OUTLIER, SURE, choose_threshold
 from somnet.system.compute import Compute
 from somnet.system.progress import track
 from somnet.system.ranks import ALONE
 
-PROMISED = 0.8  # share of the flagged images whose label is wrong, by the scores themselves
-HALF = 0.5  # nothing is flagged that is more likely right than wrong
-OUTLIER = 0.5  # outlier_score below which a flagged image is called none of the classes
-SURE = 0.8  # probability from which on another label is suggested
+TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -42,56 +51,102 @@ class LabelScores:
     right: NDArray[np.float32]  # (n,) label_score
     known: NDArray[np.float32]  # (n,) outlier_score: probability to show one of the classes
     suggested: NDArray[np.int64]  # (n,) a class that the image shows for sure instead of the given one; -1: none
+    telling: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(m,) images whose judgement by a person would tell most, the best first."""
 
 
-def score_labels(method: Method, part: Part, config: Config, compute: Compute) -> LabelScores:
-    """Judge the label of each training image; several ranks need not, one is enough."""
+def score_labels(
+    method: Method, part: Part, config: Config, compute: Compute, dropped: Part | None = None
+) -> LabelScores:
+    """Judge the label of each training image; several ranks need not, one is enough.
+
+    What a person has judged, and `dropped`, tells about the others (methods/review.py).
+    """
     network, compute = method.network, replace(compute, ranks=ALONE)
     if config.model.pretrained:
         with torch.random.fork_rng(devices=[]):
             network = Network(config.model, len(part.index.classes)).to(compute.device)
     network.eval()
-    inputs = region_inputs(part, network, config, compute)
+    parts = [part] if dropped is None else [part, dropped]
+    inputs = [region_inputs(each, network, config, compute) for each in parts]
     workers = compute.loaders_of(cached=network.frozen_trunk)
 
     def regions() -> Iterator[tuple[NDArray[np.int64], RegionFeatures]]:
-        batches = BagBatches(each_image_once(part.labels), FORWARD_IMAGES, inputs, None, seed=None)
-        with torch.no_grad(), track("judging labels", len(part)) as advance:
-            shown = (batch.to(compute.device) for batch in load(batches, workers))
-            for rows, some in region_features(network, lambda _: shown):
-                yield rows, some
-                advance(len(rows))
+        with torch.no_grad(), track("judging labels", sum(map(len, parts))) as advance:
+            for first, each, shown in zip((0, len(part)), parts, inputs, strict=False):
+                batches = BagBatches(each_image_once(each.labels), FORWARD_IMAGES, shown, None, seed=None)
+                loaded = load(batches, workers, device=compute.device)
+                for rows, some in region_features(network, partial(_once, loaded)):
+                    yield first + rows, some
+                    advance(len(rows))
 
-    n = len(part)
-    own, best, similarity = np.zeros(n), np.zeros(n), np.zeros(n)
-    shown = np.zeros(n, np.int64)
-    for judged in judge_labels(regions, GivenLabels(part.labels, len(part.index.classes), part.groups), config.seed):
-        rows, probable = judged.rows, judged.probable
-        own[rows] = probable[np.arange(len(rows)), part.labels[rows]]
-        shown[rows], best[rows], similarity[rows] = probable.argmax(axis=1), probable.max(axis=1), judged.similarity
-    known = 1 - _foreign(similarity, part.labels)
-    sure = (shown != part.labels) & (best * known >= SURE)
-    return LabelScores((own * known).astype(np.float32), known.astype(np.float32), np.where(sure, shown, -1))
+    return judge(regions, part, dropped, config.seed)
 
 
-def _foreign(similarity: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Probability (n,) to show no class; a class most of which would be foreign is just more varied than the others."""
-    foreign = foreign_probability(similarity)
-    count = np.bincount(labels)
-    varied = np.bincount(labels, weights=foreign) > count / 2  # (C,)
-    return np.where(varied[labels], 0.0, foreign)
+def _once(batches: Iterator[BagBatch], _: int) -> Iterator[BagBatch]:
+    return batches
 
 
-def choose_threshold(label_score: NDArray[np.floating]) -> float:
-    """Below which label_score images are flagged, in hundredths: of those below it the promised share is wrong.
+def judge(regions: Regions, part: Part, dropped: Part | None, seed: int) -> LabelScores:
+    """The same from what the regions of all images, the dropped ones last, look like."""
+    n, given = len(part), _before_review(part, dropped)
+    labels, away = given.judged, np.zeros(len(given.label) - len(part), bool)  # (N,), (N - n,)
+    own, share, similarity, of_other = np.zeros((4, len(labels)))
+    other, nearest = np.zeros((2, len(labels)), np.int64)
+    description = np.zeros((len(labels), WIDTH), np.float16)
+    for heard in judge_labels(regions, given, seed):
+        rows, place = heard.rows, np.arange(len(heard.rows))
+        own[rows] = heard.probable[place, labels[rows]]
+        similarity[rows], nearest[rows] = heard.similarity[place, labels[rows]], heard.similarity.argmax(axis=1)
+        others = heard.probable.copy()
+        others[place, labels[rows]] = 0.0
+        best = others.argmax(axis=1)
+        share[rows] = others[place, best] / np.maximum(others.sum(axis=1), TINY)
+        other[rows], of_other[rows] = best, heard.similarity[place, best]
+        description[rows, : heard.description.shape[1]] = heard.description
+    typicality = fit_typicality(similarity)
+    right = own * (1 - spare_varied_classes(typicality.foreign(similarity), labels))
+    explained = share * (1 - typicality.foreign(of_other))
+    known = 1 - (1 - right) * (1 - explained)
+    reviewed = np.append(part.judged_labels >= 0, ~away)
+    found = Judgements(np.flatnonzero(reviewed), (given.label == labels)[reviewed]).some(seed)
+    learnt = learn(scored_labels(right, own, similarity, labels, description), found)
+    asked = np.append(~part.verified, away)
+    suggested = suggestions(other, (1 - right) * explained, nearest)
+    return LabelScores(
+        np.where(part.verified, 1.0, expit(learnt.odds[:n])).astype(np.float32),
+        np.where(part.verified, 1.0, known[:n]).astype(np.float32),
+        np.where(part.verified, -1, suggested[:n]),
+        most_telling(learnt, found.rows, asked),
+    )
 
-    By the scores (n,) themselves, that is, which are probabilities.
+
+def _before_review(part: Part, dropped: Part | None) -> GivenLabels:
+    """All images, the dropped ones last: the labels that they came with are judged, by what a person made of them."""
+    away = np.zeros(0, np.int64) if dropped is None else dropped.labels
+    no = np.full(len(away), -1)
+    return GivenLabels(
+        np.append(part.labels, no),
+        len(part.index.classes),
+        np.append(part.groups, no),
+        np.append(part.verified, no > 0),
+        np.append(np.where(part.judged_labels < 0, part.labels, part.judged_labels), away),
+    )
+
+
+def suggestions(other: NDArray[np.int64], sure: NDArray[np.float64], nearest: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The other class (n,) of each image, where it is to be suggested, else -1: on two conditions.
+
+    That must be `sure` (n,), as a probability, and the image typical of that very class: more similar to its prototype
+    than to all others, of which `nearest` (n,) is the class.
     """
-    ordered = np.sort(np.asarray(label_score, np.float64))
-    steps = np.arange(round(100 * HALF) + 1) / 100
-    count = np.searchsorted(ordered, steps, side="left")  # of images below each step
-    wrong = np.append(0.0, np.cumsum(1 - ordered))[count]  # expected among them
-    return float(steps[wrong >= PROMISED * count].max())
+    return np.where((sure >= SURE) & (other == nearest), other, -1)
+
+
+def spare_varied_classes(foreign: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The probabilities (n,) to be foreign, but 0 in a class most of which would be: it is just more varied."""
+    varied = np.bincount(labels, weights=foreign) > np.bincount(labels) / 2  # (C,)
+    return np.where(varied[labels], 0.0, foreign)
 
 
 def with_label_scores(images: pa.Table, scores: LabelScores, classes: tuple[str, ...]) -> pa.Table:
@@ -105,6 +160,7 @@ def with_label_scores(images: pa.Table, scores: LabelScores, classes: tuple[str,
         "is_outlier_issue": pa.array(outlier),
         "outlier_score": pa.array(scores.known),
         "suggested_label": pa.array(names[scores.suggested], pa.string()),
+        "review_order": _order(scores.telling, len(scores.right)),
     }
     first = images.schema.get_field_index("belief")
     for offset, (name, column) in enumerate(new.items()):
@@ -114,10 +170,8 @@ def with_label_scores(images: pa.Table, scores: LabelScores, classes: tuple[str,
     return images.set_column(place, "is_background_issue", cluttered)
 
 
-def flagged_sentence(images: pa.Table) -> str:
-    """How many images of a run are flagged, and what that is worth: what every place says that counts them."""
-    score = images["label_score"].drop_null().to_numpy()
-    flagged = score[score < choose_threshold(score)]
-    if len(flagged) == 0:
-        return "no label is doubted"
-    return f"{len(flagged):,} labels are doubted, of which about {(1 - flagged).sum():,.0f} are wrong"
+def _order(rows: NDArray[np.int64], count: int) -> pa.Array:
+    """The places of some rows, from 1 on; empty for the others."""
+    order = np.zeros(count, np.int32)
+    order[rows] = np.arange(1, len(rows) + 1)
+    return pa.array(order, mask=order == 0)

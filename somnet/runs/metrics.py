@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
 
 
 def top_k(scores: NDArray[np.floating], labels: NDArray[np.int64], k: int) -> float:
@@ -24,6 +23,8 @@ def auroc(score: NDArray[np.floating], clean: NDArray[np.bool_]) -> float | None
     """How well a score (high for clean) tells clean from noisy; None where there is only one kind."""
     if clean.all() or not clean.any():
         return None
+    from sklearn.metrics import roc_auc_score  # takes a second to load, and most commands do without
+
     return float(roc_auc_score(clean, score))
 
 

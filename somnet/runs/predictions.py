@@ -20,8 +20,8 @@ _KINDS = mimetypes.MimeTypes()  # Python's own list, the same on every machine
 def image_files(paths: Sequence[Path]) -> list[str]:
     """The files that names, folders and patterns such as photos/**/*.jpg stand for, each once, in a fixed order.
 
-    What was named is always tried. In folders and behind patterns, files whose name says that they are something
-    other than an image are passed over.
+    What was named is always tried, and has to be there. In folders and behind patterns, files whose name says that
+    they are something other than an image are passed over.
     """
     files = list(dict.fromkeys(file for path in paths for file in _expand(str(path))))
     if not files:
@@ -33,8 +33,10 @@ def _expand(path: str) -> Iterator[str]:
     if os.path.isdir(path):
         below = (os.path.join(path, os.fsdecode(name)) for name in files_below(os.fsencode(path), b""))
         yield from (file for file in below if _may_be_an_image(file))
-    elif os.path.lexists(path) or not glob.has_magic(path):
+    elif os.path.lexists(path):
         yield path
+    elif not glob.has_magic(path):
+        raise DataError(f"{path} does not exist: give image files, folders or patterns")
     else:
         matches = sorted(glob.glob(path, recursive=True), key=os.fsencode)
         if not matches:
@@ -54,17 +56,24 @@ def _may_be_an_image(file: str) -> bool:
 def write_predictions(predictions: Iterable[Prediction], out: Path, *, top: int) -> tuple[int, int]:
     """A row per file with its `top` classes, as CSV or JSON lines by the name of `out`, written as they come.
 
-    Returns how many rows there are, and how many of them are of unreadable files.
+    Returns how many rows there are, and how many of them are of unreadable files. Where all are, nothing is written,
+    and what stood there stays.
     """
     if out.suffix.lower() not in _WRITERS:
         raise DataError(f"cannot tell the format of {out}: let its name end with {' or '.join(_WRITERS)}")
     rows = bad = 0
+    first = ""
     with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         write = _WRITERS[out.suffix.lower()](file, top)
         for prediction in predictions:
             write(prediction)
             rows += 1
             bad += prediction.unreadable_reason is not None
+            first = first or prediction.unreadable_reason or ""
+        if rows == bad:
+            raise DataError(
+                f"none of {rows} files can be read (the first: {first}), so {out} is not written: give other images"
+            )
     return rows, bad
 
 

@@ -1,4 +1,4 @@
-"""A run on disk, finished or interrupted, and what can be done with it."""
+"""A run on disk, finished or interrupted, and what can be done with its network."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -6,47 +6,49 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from somnet.config import Config, load_config, mistakes
+from somnet.config import Config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, some, unreadable_files
+from somnet.data.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, unreadable_files
 from somnet.data.decode import read_picture
+from somnet.data.location import Location
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
 from somnet.data.transforms import to_square
 from somnet.errors import DataError, RunError, UnreadableImage
 from somnet.methods.base import Method, find_method
 from somnet.nn.backbones import Network
+from somnet.nn.engine import Trunk, open_trunk
 from somnet.runs.checkpoint import load_checkpoint, restore_method
+from somnet.runs.embedding import embed
+from somnet.runs.limits import check_network
 from somnet.runs.metrics import per_class, top_k
+from somnet.runs.notebook import html_table
+from somnet.runs.run_folder import RunFolder
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
-from somnet.system.files import parse_json
-from somnet.system.folders import CONFIG, DATA, ISSUES, LAST, SUMMARY
+from somnet.system.files import display_name, some
+from somnet.system.folders import LAST, SUMMARY
 from somnet.system.parallel import in_threads
 from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 
 
-class _Data(BaseModel):
-    """The content of data.json."""
+@dataclass(frozen=True)
+class WrongImage:
+    """A held-out image whose most probable class is not its label."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    path: str
-    classes: Annotated[list[str], Field(min_length=1)]
-    images: Annotated[int, Field(ge=1, le=2**31)]
-    fingerprint: str
+    file_name: str
+    label: str
+    predicted_label: str
+    probability: float
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,23 @@ class Evaluation:
     top5: float
     n: int
     per_class: dict[str, float]
+    classes: tuple[str, ...] = ()
+    matrix: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64), compare=False, repr=False)
+    """(C, C) images of a label, by rows, that are taken for a class, by columns."""
+    wrong: tuple[WrongImage, ...] = field(
+        default=(), repr=False
+    )  # where the files are known; the surest mistakes first
+
+    def confusions(self) -> list[tuple[str, str, int]]:
+        """Label, the class that it is taken for, and how many images, the most frequent first."""
+        pairs = np.argwhere(self.matrix * (1 - np.eye(len(self.classes), dtype=np.int64)))
+        found = [(self.classes[i], self.classes[j], int(self.matrix[i, j])) for i, j in pairs.tolist()]
+        return sorted(found, key=lambda pair: -pair[2])
+
+    def _repr_html_(self) -> str:
+        title = f"top-1 {100 * self.top1:.2f} %, top-5 {100 * self.top5:.2f} %, {self.n} images"
+        rows = [(name, f"{100 * accuracy:.2f}") for name, accuracy in self.per_class.items()]
+        return html_table(title, ("class", "top-1 %"), rows)
 
 
 @dataclass(frozen=True)
@@ -72,22 +91,25 @@ class Prediction:
     heatmap: str | None = None  # file with a picture of the evidence
 
 
-class Run:
-    """A finished or interrupted run on disk."""
+class Run(RunFolder):
+    """A finished or interrupted run on disk, and its network."""
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        if not (self.path / CONFIG).is_file():
-            raise RunError(f"{self.path} is not a run (it has no {CONFIG}): give the --out folder of somnet train")
-        self.config = load_config(self.path / CONFIG)
-        try:
-            content = parse_json((self.path / DATA).read_text(encoding="utf-8"))
-            self.data = _Data.model_validate(content).model_dump()
-        except ValidationError as error:
-            raise RunError(f"{self.path / DATA} is damaged ({mistakes(error)}): train again with --overwrite") from None
-        except (OSError, ValueError) as error:
-            raise RunError(f"{self.path / DATA} cannot be read ({error}): train again, with another --out") from None
-        self.classes: tuple[str, ...] = tuple(self.data["classes"])
+    def __repr__(self) -> str:
+        state = "finished" if (self.path / SUMMARY).is_file() else "not finished"
+        what = f"{self.config.method} with {self.config.model.name}, {len(self.classes)} classes"
+        return f"Run({str(self.path)!r}: {what}, {self.data['images']} images, {state})"
+
+    def _repr_html_(self) -> str:
+        about = {
+            "data": self.data["path"],
+            "images": self.data["images"],
+            "classes": some(list(self.classes)),
+            "method": self.config.method,
+            "model": self.config.model.name,
+        }
+        if (self.path / SUMMARY).is_file() and (test := self.summary.get("test")):
+            about["accuracy"] = f"{100 * test['top1']:.2f} %"
+        return html_table(f"Run {self.path}", ("", ""), about.items())
 
     @cached_property
     def model(self) -> Network:
@@ -97,6 +119,7 @@ class Run:
     @cached_property
     def method(self) -> Method:
         """The trained method, with its memory if it has one."""
+        check_network(self.config, len(self.classes), self.path / LAST)
         tensors, _ = load_checkpoint(self.path / LAST)
         labels = np.zeros(self.data["images"], np.int64)
         method = build_method(self.config, labels, len(self.classes), pretrained=False)
@@ -105,22 +128,6 @@ class Run:
         except ValueError as error:
             raise RunError(f"{self.path / LAST} does not match its config ({error}): train again") from None
         return method.eval()
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The content of summary.json."""
-        try:
-            summary = dict(parse_json((self.path / SUMMARY).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            raise RunError(f"{self.path} is not finished: continue with somnet train --resume") from None
-        return summary
-
-    def scores(self) -> pa.Table:
-        """A row per training image: the content of issues.parquet."""
-        try:
-            return pq.read_table(self.path / ISSUES)
-        except (OSError, pa.ArrowException):
-            raise RunError(f"{self.path} has no scores yet: continue with somnet train --resume") from None
 
     def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images."""
@@ -143,11 +150,21 @@ class Run:
         compute = Compute(choose_device(device), workers)
         model = self.model.to(compute.device)
         inputs = make_inputs(part, model, self.config.model.imgsz, compute)
-        return measure(model, inputs, labels[rows], self.classes, compute)
+        scores = class_scores(model, inputs, labels[rows], compute)
+        result = accuracy_of(scores, labels[rows], self.classes)
+        return replace(result, wrong=_wrong_images(scores, labels[rows], self.classes, part.index.column("file_name")))
+
+    def embeddings(
+        self, data: Path | str | None = None, *, device: str = "auto", workers: int | None = None
+    ) -> pa.Table:
+        """A row per image of the run's data, or of others: file_name, split, label, and its vector in the network."""
+        keep_memory()
+        where = Path(self.data["path"] if data is None else data)
+        return embed(where, self.model, self.config, Compute(choose_device(device), workers))
 
     def predict(
         self,
-        images: Path | str | Sequence[Path | str],
+        images: Path | str | Sequence[Path | str | Location],
         *,
         device: str = "auto",
         top: int = 5,
@@ -161,26 +178,27 @@ class Run:
         keep_memory()
         images = [images] if isinstance(images, Path | str) else images
         model = self.model.to(choose_device(device))
+        trunk = open_trunk(model)
         decoded = in_threads(partial(_pixels, side=self.config.model.imgsz), images, ahead=2 * batch_size)
         with track("predicting", len(images)) as advance:
             for start in range(0, len(images), batch_size):
                 names = [str(image) for image in images[start : start + batch_size]]
-                yield from self._predict_batch(model, names, list(islice(decoded, len(names))), top, evidence)
+                yield from self._predict_batch(trunk, model, names, list(islice(decoded, len(names))), top, evidence)
                 advance(len(names))
 
     @torch.no_grad()
     def _predict_batch(
-        self, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
+        self, trunk: Trunk, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
     ) -> list[Prediction]:
         good = [what for what in decoded if isinstance(what, Tensor)]
-        done = iter(self._classify(model, torch.stack(good), top, evidence) if good else ())
+        inputs = trunk.maps(torch.stack(good).to(model.mean.device)) if good else None
+        done = iter(()) if inputs is None else self._classify(model, inputs, top, evidence)
         return [
             Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(done), file_name=name)
             for name, what in zip(names, decoded, strict=True)
         ]
 
-    def _classify(self, model: Network, pixels: Tensor, top: int, evidence: bool) -> Iterator[Prediction]:
-        inputs = model.prepare(pixels.to(model.mean.device))
+    def _classify(self, model: Network, inputs: Tensor, top: int, evidence: bool) -> Iterator[Prediction]:
         cells = model.evidence(inputs) if evidence else None  # (I, C, H, W)
         logits = model(inputs) if cells is None else cells.mean(dim=(2, 3))  # (I, C)
         best = logits.softmax(dim=1).topk(min(top, len(self.classes)), dim=1)
@@ -189,10 +207,10 @@ class Run:
             yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=heat)
 
 
-def _pixels(image: Path | str, side: int) -> Tensor | str:
+def _pixels(image: Path | str | Location, side: int) -> Tensor | str:
     """The network's view of a file, or why there is none."""
     try:
-        return to_square(read_picture(str(image), at_least=side).image, side)
+        return to_square(read_picture(image, at_least=side).image, side)
     except UnreadableImage as error:
         return str(error)
 
@@ -206,16 +224,39 @@ def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretra
         return find_method(config.method)(config, network, torch.from_numpy(labels), classes)
 
 
-@torch.no_grad()
 def measure(
     model: Network, inputs: Inputs, labels: NDArray[np.int64], classes: Sequence[str], compute: Compute
 ) -> Evaluation:
     """Accuracy of a network on labelled images, of which each rank sees its share."""
+    return accuracy_of(class_scores(model, inputs, labels, compute), labels, classes)
+
+
+@torch.no_grad()
+def class_scores(model: Network, inputs: Inputs, labels: NDArray[np.int64], compute: Compute) -> NDArray[np.float32]:
+    """Logits (n, C) of labelled images, of which each rank sees its share."""
     model.eval()
     mine = each_image_once(labels, compute.ranks.share(len(labels)))
     workers = compute.loaders_of(cached=model.frozen_trunk)
-    batches = load(BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None), workers)
-    logits = (model(batch.images.to(compute.device)).cpu() for batch in batches)
-    scores = compute.ranks.gather(torch.cat([torch.zeros(0, len(classes)), *logits])).numpy()  # (n, C)
+    batches = BagBatches(mine, FORWARD_IMAGES, inputs, None, seed=None)
+    logits = (model(batch.images).cpu() for batch in load(batches, workers, device=compute.device))
+    classes = model.classifier.out_features
+    return np.asarray(compute.ranks.gather(torch.cat([torch.zeros(0, classes), *logits])).numpy())
+
+
+def accuracy_of(scores: NDArray[np.float32], labels: NDArray[np.int64], classes: Sequence[str]) -> Evaluation:
+    """The accuracy of logits (n, C)."""
     top1, top5 = top_k(scores, labels, 1), top_k(scores, labels, 5)
-    return Evaluation(top1, top5, len(labels), per_class(scores, labels, classes))
+    pairs = labels * len(classes) + scores.argmax(axis=1)  # (n,)
+    matrix = np.bincount(pairs, minlength=len(classes) ** 2).reshape(len(classes), len(classes))
+    return Evaluation(top1, top5, len(labels), per_class(scores, labels, classes), tuple(classes), matrix)
+
+
+def _wrong_images(
+    scores: NDArray[np.float32], labels: NDArray[np.int64], classes: Sequence[str], names: Sequence[bytes]
+) -> tuple[WrongImage, ...]:
+    best = scores.argmax(axis=1)
+    shares = torch.from_numpy(scores).softmax(dim=1).amax(dim=1).tolist()
+    wrong = sorted(np.flatnonzero(best != labels).tolist(), key=lambda row: -shares[row])
+    return tuple(
+        WrongImage(display_name(names[row]), classes[labels[row]], classes[best[row]], shares[row]) for row in wrong
+    )

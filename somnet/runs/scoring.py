@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from somnet.core.types import BagBatch
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.dataset import FORWARD_IMAGES, Part, Unreadable, make_inputs, region_inputs
-from somnet.data.duplicates import later_members
 from somnet.methods.base import Method
+from somnet.runs.doubt import BELIEVED
 from somnet.runs.metrics import auroc, iou
 from somnet.system.compute import Compute
 from somnet.system.files import FORMULA_STARTS, atomic_path, display_name
@@ -56,8 +56,8 @@ def inspect_images(
     method.eval()
     images, regions = [], []
     with torch.no_grad(), track("scoring images", len(share)) as advance:
-        for batch in load(batches, workers):
-            image_rows, region_rows = _describe(method, batch.to(compute.device), part)
+        for batch in load(batches, workers, device=compute.device):
+            image_rows, region_rows = _describe(method, batch, part)
             images.append(image_rows)
             regions.append(region_rows)
             advance(len(batch.label))
@@ -68,7 +68,7 @@ def inspect_images(
         )
     if not ranks.first:
         return pa.table({}), pa.table({})
-    return _with_groups(pa.concat_tables(images), part.groups), pa.concat_tables(regions)
+    return pa.concat_tables(images), pa.concat_tables(regions)
 
 
 def inspected_inputs(method: Method, part: Part, compute: Compute) -> Inputs:
@@ -96,13 +96,6 @@ def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks)
     return gathered
 
 
-def _with_groups(images: pa.Table, groups: NDArray[np.int64]) -> pa.Table:
-    numbers = pa.array(groups, pa.int32(), mask=groups < 0)
-    place = images.schema.get_field_index("unreadable_reason") + 1
-    images = images.add_column(place, "is_near_duplicate_issue", pa.array(later_members(groups)))
-    return images.add_column(place + 1, "duplicate_group", numbers)
-
-
 def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa.Table]:
     inspection = method.inspect(batch)
     rows = batch.rows[:, 0].cpu().numpy()  # (I,)
@@ -113,6 +106,7 @@ def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa
     pixels = shares * np.tile(part.scan.sizes[rows], 2)[:, None]  # (I, P, 4)
     area = np.prod(shares[pick, best, 2:] - shares[pick, best, :2], axis=1)  # (I,) of the best box
     predicted = inspection.probabilities.argmax(dim=1).cpu().numpy()
+    belief = inspection.label_score.clamp(0, 1).cpu().numpy()
     background_score = inspection.background_score.clamp(0, 1).cpu().numpy()
     names = pa.array([display_name(name) for name in part.index.table["file_name"].take(pa.array(rows)).to_pylist()])
     details = {name: value.cpu().numpy() for name, value in inspection.details.items()}  # (I, P) each
@@ -127,10 +121,11 @@ def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa
         {
             "file_name": names,
             "given_label": pa.array(classes[batch.label.cpu().numpy()], pa.string()),
+            "verified": part.index.table["verified"].take(pa.array(rows)).fill_null(False),
             "predicted_label": pa.array(classes[predicted], pa.string()),
             "predicted_score": inspection.probabilities.amax(dim=1).cpu().numpy(),
-            "belief": inspection.label_score.clamp(0, 1).cpu().numpy(),
-            "is_background_issue": (background_score < BACKGROUND_ISSUE) & (area <= SMALL),
+            "belief": belief,
+            "is_background_issue": (background_score < BACKGROUND_ISSUE) & (area <= SMALL) & (belief >= BELIEVED),
             "background_score": background_score,
             "is_unreadable_issue": np.zeros(len(rows), bool),
             "unreadable_reason": pa.nulls(len(rows), pa.string()),
@@ -182,12 +177,9 @@ def with_unreadable(images: pa.Table, unreadable: Sequence[Unreadable]) -> pa.Ta
     known = {
         "file_name": names,
         "given_label": [file.label for file in bad],
-        "is_label_issue": [False] * len(names),
-        "is_outlier_issue": [False] * len(names),
-        "is_background_issue": [False] * len(names),
+        **{column: [False] * len(names) for column in images.column_names if column.startswith("is_")},
         "is_unreadable_issue": [True] * len(names),
         "unreadable_reason": [file.reason for file in bad],
-        "is_near_duplicate_issue": [False] * len(names),
     }
     columns = [
         pa.array(known[field.name], field.type) if field.name in known else pa.nulls(len(names), field.type)

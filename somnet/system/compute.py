@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
+from torch import nn
 
 from somnet.errors import RunError
-from somnet.system.parallel import own_cores
+from somnet.system.cores import own_cores
 from somnet.system.ranks import ALONE, Ranks
+
+HAVE_BF16 = (8, 0)  # NVIDIA's GPUs from Ampere on
+
+Placed = TypeVar("Placed", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,22 @@ class Compute:
     def loaders_of(self, *, cached: bool) -> int:
         """The same; none for cached maps, which are read faster than a process could hand them over."""
         return 0 if cached else self.loaders
+
+
+def placed(module: Placed, device: str) -> Placed:
+    """A module on a device; on CUDA with weights in the order of its fast convolutions, which are tried out first."""
+    if torch.device(device).type != "cuda":
+        return module.to(device)
+    torch.backends.cudnn.benchmark = True
+    return module.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def choose_precision(precision: str, device: str) -> str:
+    """`auto` is bf16 on a GPU that computes in it, else fp32."""
+    if precision != "auto":
+        return precision
+    has_it = torch.device(device).type == "cuda" and torch.cuda.get_device_capability(device) >= HAVE_BF16
+    return "bf16" if has_it else "fp32"
 
 
 def devices() -> dict[str, int]:

@@ -13,6 +13,9 @@ from typing import Any
 
 from somnet.errors import SomnetError
 
+LEFTOVER = ".somnet-part"  # how the name of a file ends that is being written; nobody else's does
+LOCK = ".somnet-lock"  # the name of a lock, or how it ends
+MOST_NAMED = 5  # of many, in a message; the tables name all
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # of what a spreadsheet takes for a formula
 
 
@@ -21,7 +24,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """A temporary path beside the target; on success it is flushed to disk and takes the target's place."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=LEFTOVER)
         os.close(handle)
     except OSError as error:
         raise SomnetError(f"cannot write {target}: {error.strerror}: choose a writable place with free space") from None
@@ -39,59 +42,14 @@ def atomic_path(target: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def refuse_working_folder(target: Path) -> None:
-    """Refuse to replace the folder that the user is in: the shell would be left in one that is gone."""
-    if Path.cwd().is_relative_to(target.resolve()):
-        raise SomnetError(f"{target} is the folder you are in, or contains it: give --out the name of a new folder")
-
-
-@contextlib.contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside the target; on success it is flushed to disk and takes the target's place.
-
-    A folder that stands there is deleted: it is the caller's to allow that.
-    """
-    refuse_working_folder(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))
-    except OSError as error:
-        raise SomnetError(f"cannot write {target}: {error.strerror}: choose a writable place with free space") from None
-    try:
-        yield temporary
-        for path in (*temporary.rglob("*"), temporary):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-            flush_to_disk(path)
-        replace_folder(temporary, target)
-    except OSError as error:
-        raise SomnetError(f"cannot write {target}: {_reason(error)}: free some space and try again") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def replace_folder(new: Path, target: Path) -> None:
-    """A folder takes the place beside it; what stood there is deleted then, or is back if that fails."""
-    aside = new.with_suffix(".old")
-    shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
-    try:
-        if target.exists():
-            os.rename(target, aside)
-        os.rename(new, target)
-        flush_to_disk(target.parent)
-    finally:
-        if aside.exists() and not target.exists():
-            os.rename(aside, target)
-        shutil.rmtree(aside, ignore_errors=True)
-
-
 def is_leftover(file: Path) -> bool:
     """Whether a file is one that a killed process was writing."""
-    return file.name.startswith(".") and file.name.endswith(".part")
+    return file.name.startswith(".") and file.name.endswith((LEFTOVER, LOCK))
 
 
 def clear_leftovers(folder: Path, *, hours: float = 0.0) -> None:
     """Delete what killed processes have left below a folder; `hours` old, where others may be writing."""
-    for file in folder.rglob(".*.part"):
+    for file in folder.rglob(f".*{LEFTOVER}"):
         with contextlib.suppress(OSError):  # somebody else was faster, or may not
             if file.is_file() and time.time() - file.stat().st_mtime >= hours * 3600:
                 file.unlink()
@@ -158,6 +116,12 @@ def cache_folder() -> Path:
 def display_name(name: bytes) -> str:
     """A file name as text: bytes that are not UTF-8 are shown as \\xNN, so that tables stay readable."""
     return name.decode("utf-8", errors="backslashreplace")
+
+
+def some(items: list[str], between: str = ", ") -> str:
+    """The first few of many, and how many more there are."""
+    rest = len(items) - MOST_NAMED
+    return between.join(items[:MOST_NAMED]) + (f"{between}and {rest} more" if rest > 0 else "")
 
 
 def screen_text(text: str) -> str:

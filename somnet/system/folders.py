@@ -5,15 +5,38 @@ from pathlib import Path
 from somnet.errors import RunError
 from somnet.system.files import is_leftover
 
-CONFIG, DATA = "config.toml", "data.json"  # what a run was started with
+CONFIG, DATA, IMAGES = "config.toml", "data.json", "images.parquet"  # what a run was started with
 LAST = Path("checkpoints") / "last.safetensors"
 METRICS, LOG = "metrics.jsonl", "train.log"
 ISSUES, ISSUES_CSV, REGIONS, DUPLICATES = "issues.parquet", "issues.csv", "regions.parquet", "duplicates.csv"
 SUMMARY = "summary.json"
+DECISIONS = "decisions.csv"  # what a person decided; never deleted
+USED_DECISIONS = "decisions-used.csv"  # those that were trained on
 REPORT, EXPORT = "report", "export"  # folders
 
 FINISHED = (SUMMARY, ISSUES, REGIONS)  # a run that has lost one of them is scored again
-WRITTEN = (SUMMARY, METRICS, LOG, ISSUES_CSV, ISSUES, REGIONS, DUPLICATES)  # what training leaves beside checkpoints
+WRITTEN = (SUMMARY, METRICS, LOG, ISSUES_CSV, ISSUES, REGIONS, DUPLICATES, USED_DECISIONS)  # beside checkpoints
+
+
+MOST_BYTES = {
+    CONFIG: 1_000_000,
+    DATA: 100_000_000,
+    SUMMARY: 10_000_000,
+    METRICS: 500_000_000,
+}  # at most
+
+
+def refuse_strange_files(run: Path) -> None:
+    """Refuse a run folder whose files are none, lead out of it, or are far too large: it may come from a stranger."""
+    inside = run.resolve()
+    for name in (CONFIG, DATA, IMAGES, "checkpoints", str(LAST), *WRITTEN, REPORT, EXPORT):
+        file = run / name
+        if file.is_symlink() and not file.resolve().is_relative_to(inside):
+            raise RunError(f"{file} is a link that leads out of the run: put the file itself there, or train again")
+        if file.exists() and not file.is_file() and not file.is_dir():
+            raise RunError(f"{file} is neither a file nor a folder: delete it, or train again with another --out")
+        if file.is_file() and (size := file.stat().st_size) > MOST_BYTES.get(name, size):
+            raise RunError(f"{file} has {size:,} bytes, which no run needs: train again with another --out")
 
 
 def refuse_inside(out: Path, data: Path) -> None:
@@ -35,6 +58,6 @@ def refuse_taken(out: Path, kind: str, *, ours: bool, meant: bool, how: str, rep
     if not out.exists() or all(not replaced and is_leftover(file) for file in out.iterdir()):
         return
     if not ours:
-        raise RunError(f"{out} exists and is not {kind}: give another --out")
+        raise RunError(f"{out} exists and is not {kind}: give another --out, or move it away")
     if not meant:
         raise RunError(f"{out} exists: add {how}, or give another --out")

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import multiprocessing
-import os
 import signal
 import sys
 from collections import deque
@@ -15,6 +14,7 @@ from typing import TypeVar
 import cv2
 
 from somnet.errors import SomnetError
+from somnet.system.cores import own_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,12 +54,12 @@ def opencv_without_threads() -> Iterator[None]:
         cv2.setNumThreads(-1)  # OpenCV's own choice again
 
 
-def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterator[R]:
-    """Results of the tasks in order, from one thread per core; at most `ahead` tasks are started in advance.
+def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int, threads: int | None = None) -> Iterator[R]:
+    """Results of the tasks in order, by default from one thread per core; at most `ahead` are started in advance.
 
     For work such as decoding, which holds no lock of Python's. Tasks are fetched, in order, by the caller's thread.
     """
-    with ThreadPoolExecutor(own_cores()) as pool:
+    with ThreadPoolExecutor(own_cores() if threads is None else threads) as pool:
         waiting: deque[Future[R]] = deque()
         try:
             for task in tasks:
@@ -70,16 +70,6 @@ def in_threads(work: Callable[[T], R], tasks: Iterable[T], ahead: int) -> Iterat
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def own_cores() -> int:
-    """Cores that this process may keep busy: all that it may use, unless torchrun has started others beside it."""
-    return max(1, cores_here() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
-
-
-def cores_here() -> int:
-    """Cores that this process may use: within a container or taskset they can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_of(count: int, rank: int, ranks: int) -> range:

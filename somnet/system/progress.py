@@ -30,6 +30,35 @@ class LineFormatter(logging.Formatter):
         return super().formatMessage(record)
 
 
+class ConsoleHandler(logging.Handler):
+    """Log lines as they are, above a progress bar if there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+
+
+class _UnlessTold(ConsoleHandler):
+    """The same, as long as the program has not said where its log goes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        if not logging.getLogger().handlers:
+            super().emit(record)
+
+
+def show_log() -> None:
+    """Show what the command line shows, in a program or a notebook that has told the log nothing else."""
+    if not log.handlers:
+        log.addHandler(_UnlessTold())
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
+
+
 class _Speed(ProgressColumn):
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:.1f}/s" if task.speed else "", style="cyan")

@@ -223,9 +223,12 @@ def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
 def device_of_rank(device: str) -> str:
     """A GPU a process, where torchrun has started several on this machine."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if torch.device(device).type != "cuda" or here == 1:
+    given = torch.device(device).index is not None
+    if torch.device(device).type != "cuda" or (here == 1 and given):
         return device
-    if torch.device(device).index is not None:
+    if here == 1:
+        return "cuda:0"  # with its number: without one, a machine's only process could not choose it
+    if given:
         raise RunError(f"--device {device}, but {here} processes need a GPU each: use --device cuda")
     if here > torch.cuda.device_count():
         raise RunError(

@@ -28,6 +28,7 @@ from somnet.data.bags import (
 )
 from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.base import UNCHOSEN, Method
+from somnet.report.training_curves import in_words
 from somnet.system.compute import Compute
 from somnet.system.folders import LAST
 from somnet.system.progress import track
@@ -35,7 +36,7 @@ from somnet.system.signals import StopFlag, deferred_signals, stopping_signals, 
 from somnet.training.decay import choose_decay, sample_rows
 from somnet.training.optim import enter_phase, learning_rates, rate_name, set_classifier_decay, set_rates
 from somnet.training.state import Position, TrainingState
-from somnet.training.step import Stepper
+from somnet.training.step import NoRoom, Stepper
 from somnet.training.watch import Watch
 
 log = logging.getLogger("somnet")
@@ -53,6 +54,7 @@ class TrainingImages:
     inputs: Inputs
     boxes: Boxes
     groups: NDArray[np.int64] | None = None  # (n,) of duplicates, which never share a bag
+    weights: NDArray[np.float32] | None = None  # (n,) how much each image counts in the losses; None: all the same
     views: Callable[[], Sequence[Inputs]] | None = None  # to draw from; first the image, then its proposals
 
     def drawn(self, views: int) -> Inputs:
@@ -151,9 +153,9 @@ class Trainer:
         labels = self.images.labels
         rows = sample_rows(labels, self.config.seed, self.images.groups)
         batches = BagBatches(each_image_once(labels, rows), self._batch_bags(1), self.images.inputs, None, seed=None)
-        seen = load(batches, self.compute.loaders_of(cached=self.method.network.frozen_trunk))
-        device = self.compute.device
-        features = torch.cat([self.method.first_features(batch.to(device).images).half().cpu() for batch in seen])
+        workers = self.compute.loaders_of(cached=self.method.network.frozen_trunk)
+        seen = load(batches, workers, device=self.compute.device)
+        features = torch.cat([self.method.first_features(batch.images).half().cpu() for batch in seen])
         chosen = choose_decay(features.numpy(), labels[rows], len(labels), self.config.seed)
         self.method.classifier_decay.fill_(max(chosen, self.config.train.weight_decay))
         log.info("weight decay of the classifier: %.3g", float(self.method.classifier_decay))
@@ -172,13 +174,17 @@ class Trainer:
         self.method.train()
         batches = self._batches(phase)
         workers = self.compute.loaders_of(cached=self.method.network.frozen_trunk or not phase.needs_images)
-        for batch in load(batches, workers, skip=self.at.step):
-            losses = self._step(batch, phase, batches)
+        for batch in load(batches, workers, skip=self.at.step, device=self.compute.device):
+            try:
+                losses = self._step(batch, phase, batches)
+            except NoRoom:
+                self._save()
+                raise
             for name, loss in {**losses, COUNT: float(bool(losses))}.items():
                 self.at.sums[name] = self.at.sums.get(name, 0.0) + loss
             self.at.step += 1
             self.at.seconds = time.monotonic() - began
-            advance(1, note=f"{phase.name} " + " ".join(f"{name} {loss:.3f}" for name, loss in losses.items()))
+            advance(1, note=f"{phase.name}: {in_words(losses)}")
             due = time.monotonic() - self.saved_at > self.config.train.save_minutes * 60
             stopped = self.ranks.stopped(stop)
             if stopped or due:
@@ -193,7 +199,7 @@ class Trainer:
         set_rates(self.stepper.optimizer, learning_rates(phase, progress))
         torch.manual_seed(self._seed(self.at.step) + self.ranks.rank)
         taking_part = bool(batches.share(self.at.step))
-        outcome = self.stepper.take(batch.to(self.compute.device), phase, taking_part=taking_part)
+        outcome = self.stepper.take(batch, phase, taking_part=taking_part)
         if not outcome.finite:
             self._count_bad_step(outcome.losses)
         if not outcome.taken:
@@ -254,7 +260,8 @@ class Trainer:
     def _batches(self, phase: Phase) -> BagBatches:
         """The batches of this epoch, of which each rank gets its share."""
         rng = np.random.default_rng(self._seed())
-        bags = draw_epoch(self.images.labels, phase.images_per_bag, rng, self._rows(phase), self.images.groups)
+        drawn = draw_epoch(self.images.labels, phase.images_per_bag, rng, self._rows(phase), self.images.groups)
+        bags = drawn.weighted(self.images.weights)
         boxes = None if phase.needs_images else self.images.boxes
         whose = (self.ranks.rank, self.ranks.world)
         return BagBatches(bags, self._batch_bags(phase.images_per_bag), self.phase_inputs, boxes, self._seed(), *whose)
@@ -268,8 +275,8 @@ class Trainer:
             bags = draw_bags(self.images.labels, images_per_bag, rng, groups=self.images.groups)
         inputs = self.images.shown_to(self.method)
         batches = BagBatches(bags, self._batch_bags(images_per_bag), inputs, None, seed=None)
-        for batch in load(batches, self.compute.loaders_of(cached=self.method.network.frozen_trunk)):
-            yield batch.to(self.compute.device)
+        workers = self.compute.loaders_of(cached=self.method.network.frozen_trunk)
+        yield from load(batches, workers, device=self.compute.device)
 
     def _seed(self, *more: int) -> int:
         place = (self.config.seed, self.at.phase, self.at.epoch, *more)

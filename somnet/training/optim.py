@@ -1,6 +1,7 @@
 """The optimiser and its learning rates."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -50,17 +51,29 @@ def rate_name(group: str) -> str:
     return group.removesuffix(CLASSIFIER)
 
 
-def gradient_norm(optimizer: torch.optim.Optimizer) -> float:
-    """Norm of all gradients together; NaN or infinite if any of them is."""
+def gradient_norm(optimizer: torch.optim.Optimizer) -> Tensor:
+    """Norm () of all that gradients are made of; NaN or infinite if any of it is.
+
+    Rows of a sparse gradient that stand for the same row count one by one: to add them up would take a look at them.
+    """
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return float(get_total_norm([grad.coalesce().values() if grad.is_sparse else grad for grad in gradients]))
+    return get_total_norm([grad._values() if grad.is_sparse else grad for grad in gradients])
 
 
-def running_statistics(method: Method) -> list[Tensor]:
-    """What a forward pass alone changes: the statistics of batch normalisation."""
+def running_statistics(method: Method, phase: Phase) -> list[Tensor]:
+    """What a forward pass alone changes in a phase: the statistics of batch normalisation."""
+    if not phase.needs_images:
+        return []
     layers = (layer for layer in method.modules() if isinstance(layer, _BatchNorm) and layer.training)
     return [statistic for layer in layers for statistic in layer.buffers(recurse=False)]
+
+
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors into others of the same kinds; a GPU does all of a kind at once."""
+    for kind in {tensor.dtype for tensor in targets}:
+        mine, theirs = ([tensor for tensor in tensors if tensor.dtype == kind] for tensors in (targets, sources))
+        torch._foreach_copy_(mine, theirs)
 
 
 def momentum_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -79,4 +92,4 @@ def restore_momentum(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
         for place, parameter in enumerate(group["params"]):
             buffer = tensors.get(f"{group['name']}.{place}")
             if buffer is not None:
-                optimizer.state[parameter]["momentum_buffer"] = buffer.to(parameter.device).clone()
+                optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)

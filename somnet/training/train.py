@@ -10,31 +10,38 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 
 from somnet.config import Config
 from somnet.data.bags import Boxes, Inputs, named_worker_death
 from somnet.data.dataset import DataSet, Part, describe, make_inputs, open_dataset, training_views, write_duplicates
+from somnet.data.decisions import describe_decisions, read_rounds
 from somnet.data.sources import split_name
-from somnet.errors import RunError, SomnetError, TrainingStopped
+from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method, find_method
+from somnet.methods.registry import known_methods
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
-from somnet.runs.begin import begin, check_free, next_run_folder
+from somnet.runs.begin import begin, check_free, is_of, next_run_folder, refuse_other_images, with_own_decisions
+from somnet.runs.data_changes import warn_of_changes
+from somnet.runs.doubt import flagged_sentence
 from somnet.runs.estimate import draws_views, estimate_seconds
-from somnet.runs.label_scores import flagged_sentence, score_labels, with_label_scores
-from somnet.runs.run import Evaluation, Run, build_method, measure
+from somnet.runs.file_issues import with_file_issues
+from somnet.runs.kinds import counted_kinds
+from somnet.runs.label_scores import score_labels, with_label_scores
+from somnet.runs.run import Evaluation, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
-from somnet.system.compute import Compute, choose_device
-from somnet.system.files import write_json
+from somnet.system.compute import Compute, choose_device, placed
+from somnet.system.files import LOCK, write_json
 from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, refuse_inside
+from somnet.system.locks import one_writer
 from somnet.system.progress import duration, logging_to
 from somnet.system.ranks import Ranks, device_of_rank, joined_ranks, started_note
 from somnet.system.signals import stopping_signals
+from somnet.system.transfer import on_gpu
+from somnet.training.finished_run import Run
 from somnet.training.loop import Trainer, TrainingImages
 
 log = logging.getLogger("somnet")
@@ -56,9 +63,13 @@ def train(
         if out is None and compute.ranks.world > 1:
             raise RunError("with several processes the run folder has to be given: add --out")
         out = next_run_folder() if out is None else Path(out)
-        _train(Path(data), config, out, compute, resume=resume, overwrite=overwrite)
+        began = time.monotonic()
+        worked = _train(Path(data), config, out, compute, resume=resume, overwrite=overwrite)
         if compute.ranks.first and not is_whole_report(out / REPORT):
             _write_report(out)
+        if compute.ranks.first and worked:
+            with logging_to(out / LOG):
+                _tell_next(out, time.monotonic() - began)
         return Run(out)
 
 
@@ -77,39 +88,64 @@ def _at_work(config: Config, device: str, workers: int | None) -> Iterator[Compu
     keep_memory()
     device = device_of_rank(choose_device(device))
     _check_precision(config, device)
-    with named_worker_death(), stopping_signals(), joined_ranks(device) as ranks:
+    with named_worker_death(), stopping_signals(), joined_ranks(device) as ranks, _named_lack_of_room():
         yield Compute(device, workers, ranks)
 
 
-def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: bool, overwrite: bool) -> None:
-    """Train unless the run is finished. Nothing is written before data and model are known to be good."""
+@contextlib.contextmanager
+def _named_lack_of_room() -> Iterator[None]:
+    """A step that does not fit says so itself."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise RunError(
+            f"the device has no room left ({str(error).partition('Tried to')[0].strip(' .')}): what is done is kept; "
+            "free the device and continue with --resume, or choose a smaller --imgsz or --model and --overwrite"
+        ) from error
+
+
+def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: bool, overwrite: bool) -> bool:
+    """Train, unless the run is finished: then False. Nothing is written before data and model are known to be good."""
     ranks, laps = compute.ranks, Laps()
     refuse_inside(out, split_name(data)[1])
     if ranks.noted(started_note(out)):  # by this very command, before torchrun started it again
         resume, overwrite = True, False
+    config = with_own_decisions(out, config, resume=resume)
     check_free(out, config, resume=resume, overwrite=overwrite)
     finished = resume and all((out / name).is_file() for name in FINISHED)
     ranks.barrier()  # nobody writes before all have looked
-    if finished:
+    if not finished:
+        find_method(config.method)
+    elif is_of(out, data):
+        warn_of_changes(out, data)
         log.info("%s is finished already", out)
-        return
-    find_method(config.method)
+        return False
     scanned = open_dataset(data, config, compute)
+    if finished:  # its data may have moved
+        refuse_other_images(out, scanned)
+        log.info("%s is finished already", out)
+        return False
     laps.end("propose")
-    method = build_method(config, scanned.train.labels, len(scanned.classes)).to(compute.device)
+    method = placed(build_method(config, scanned.train.labels, len(scanned.classes)), compute.device)
+    method.confirm(torch.from_numpy(scanned.train.verified))
     _check_ranks(method, config, ranks)
-    if ranks.first:
-        if overwrite and is_report(out / REPORT):
-            remove_report(out / REPORT)  # first: a report that outlived its run would be taken for the new one's
-        begin(out, config, scanned, overwrite=overwrite)
-        ranks.note(started_note(out))
-    ranks.barrier()
-    with logging_to(out / LOG) if ranks.first else contextlib.nullcontext():
+    _check_weights(method, config, scanned.train)
+    with contextlib.ExitStack() as writing:
+        if ranks.first:
+            writing.enter_context(one_writer(out / LOCK, out))
+            check_free(out, config, resume=resume, overwrite=overwrite)  # somebody may have been faster
+            if overwrite and is_report(out / REPORT):
+                remove_report(out / REPORT)  # first: a report that outlived its run would be taken for the new one's
+            begin(out, config, scanned, overwrite=overwrite)
+            ranks.note(started_note(out))
+            writing.enter_context(logging_to(out / LOG))
+        ranks.barrier()
         job = Job(scanned, method, config, out, compute, laps)
         test = fit(job)
         scored = score(job)
         if scored is not None:
             summarise(job, test, scored)
+    return True
 
 
 @dataclass
@@ -157,7 +193,8 @@ class Job:
     def images(self) -> TrainingImages:
         """The training images for the loop."""
         part = self.data.train
-        return TrainingImages(part.labels, self.inputs, Boxes(part.scan), part.groups, lambda: self.views)
+        boxes = Boxes(part.scan)
+        return TrainingImages(part.labels, self.inputs, boxes, part.groups, part.weights, lambda: self.views)
 
     def prepare(self) -> None:
         """Compute the features of the held-out images and of all views now, so that no epoch pays for them."""
@@ -183,6 +220,8 @@ def fit(job: Job) -> Evaluation | None:
     method, config, compute = job.method, job.config, job.compute
     for line in describe(job.data, max(phase.images_per_bag for phase in method.plan())):
         log.info(line)
+    if config.decisions:
+        log.info(describe_decisions(read_rounds(config.decisions)))
     ranks = compute.ranks
     where = compute.device if ranks.world == 1 else f"{ranks.world} ranks, this one on {compute.device},"
     log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, method.network.licence)
@@ -204,8 +243,8 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
     images, regions = inspect_images(job.method, part, inputs, job.compute, job.out)
     if not job.compute.ranks.first:
         return None
-    scores = score_labels(job.method, part, job.config, job.compute)
-    images = with_label_scores(images, scores, job.data.classes)
+    scores = score_labels(job.method, part, job.config, job.compute, job.data.dropped)
+    images = with_file_issues(with_label_scores(images, scores, job.data.classes), job.data)
     truth = against_truth(images, part)
     images = with_unreadable(images, job.data.unreadable)
     write_tables(job.out, images, regions)
@@ -215,7 +254,7 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
 
 
 def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth]) -> None:
-    """Write summary.json, which says that the run is finished, and tell what to do next."""
+    """Write summary.json, which says that the run is finished, and tell what was found."""
     data, config, (images, truth) = job.data, job.config, scored
     seconds = job.laps.seconds
     summary = {
@@ -240,20 +279,15 @@ def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth])
         },
     }
     write_json(job.out / SUMMARY, summary)
-    _tell(job.out, summary, images)
-
-
-def _tell(out: Path, summary: dict[str, Any], images: pa.Table) -> None:
-    if summary["test"]["n"]:
-        log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * summary["test"]["top1"], 100 * summary["test"]["top5"])
-    labels, outliers, backgrounds = (
-        pc.sum(images[f"is_{kind}_issue"]).as_py() for kind in ("label", "outlier", "background")
-    )
+    if test:
+        log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * test.top1, 100 * test.top5)
     log.info("of %d images: %s", images.num_rows, flagged_sentence(images))
-    log.info("      %d wrong labels, %d outliers; beside them %d cluttered", labels, outliers, backgrounds)
-    log.info(
-        "done in %s: every image with its scores is in %s", duration(summary["seconds"]["total"]), out / ISSUES_CSV
-    )
+    log.info("      %s", counted_kinds(images))
+
+
+def _tell_next(out: Path, seconds: float) -> None:
+    """Said when all is done, the report too."""
+    log.info("done in %s: every image with its scores is in %s", duration(seconds), out / ISSUES_CSV)
     typed = shlex.quote(str(out))
     log.info("next, see what was found:     somnet report %s --open", typed)
     log.info("      write a clean data set: somnet clean %s --out DIR", typed)
@@ -277,10 +311,21 @@ def _write_report(out: Path) -> None:
 
 
 def _check_precision(config: Config, device: str) -> None:
-    if config.train.precision != "fp32" and torch.device(device).type != "cuda":
+    if config.train.precision not in ("auto", "fp32") and not on_gpu(device):
         raise RunError(
             f"train.precision={config.train.precision} needs a CUDA GPU, but this is {device}: use --precision fp32"
         )
+
+
+def _check_weights(method: Method, config: Config, part: Part) -> None:
+    """Refuse weights that a method would ignore."""
+    if part.weights is None or method.weighted:
+        return
+    able = [name for name in known_methods() if find_method(name).weighted]
+    raise DataError(
+        f"the manifest of {part.index.root} has weights, which '{config.method}' does not take: choose one of "
+        f"{', '.join(able)}, or remove the column weight"
+    )
 
 
 def _check_ranks(method: Method, config: Config, ranks: Ranks) -> None:

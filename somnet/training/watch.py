@@ -23,11 +23,11 @@ class Watch:
         self.now = torch.full((images,), UNSEEN)  # (n,)
 
     def add(self, observed: Observation) -> None:
-        """Take note of what a step saw."""
+        """Take note of what a step saw, in main memory."""
         if observed.rows is not None and observed.scores is not None:
-            self.now[observed.rows.cpu()] = observed.scores.float().cpu()
+            self.now[observed.rows] = observed.scores.float()
         if observed.slots is not None and observed.cosines is not None:
-            slots, side = observed.slots.cpu(), observed.memory_side  # (B, 2)
+            slots, side = observed.slots, observed.memory_side  # (B, 2)
             first, second = slots.unbind(1)  # (B,) each
             won = torch.bincount(first, minlength=side * side)  # (L,)
             self.wins = self.wins + won if len(self.wins) else won

@@ -19,7 +19,15 @@ def test_an_entry_is_a_config_and_a_folder(entry: Entry) -> None:
     assert config.method in METHODS
     assert re.fullmatch(r"[a-zA-Z0-9-]+", entry.name)
     same = Config(method=entry.method)
-    assert (config == same) == (entry.name in ("plain", "plain-roi", "somnet", "somnet-ng2", "somnet-L12x12"))
+    defaults = (
+        "plain",
+        "plain-roi",
+        "somnet",
+        "somnet-ng2",
+        "somnet-L12x12",
+        "somnet-no-a-score",
+    )  # the last: full size
+    assert (config == same) == (entry.name in defaults)
 
 
 def test_the_ablations_are_those_of_the_paper() -> None:

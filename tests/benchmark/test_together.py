@@ -157,7 +157,7 @@ def test_two_benchmarks_through_the_command_line(finished: Finished, cli: "Cli",
     outcome = cli("compare", birds, food, "--out", tmp_path / "both")
     assert outcome.code == 0, outcome.err
     assert sorted(file.name for file in (tmp_path / "both").iterdir()) == [
-        "compare.json",
+        ".somnet.json",
         "ranks.svg",
         "table.csv",
         "table.md",
@@ -165,7 +165,9 @@ def test_two_benchmarks_through_the_command_line(finished: Finished, cli: "Cli",
     rows = table_of((tmp_path / "both" / "table.md").read_text())
     assert {row["method"] for row in rows} == {"plain", "somnet"}
     assert rows[0]["birds"] == rows[0]["food \\| drink"]
-    assert cli("compare", birds, food, "--out", tmp_path / "both", "--baseline", "somnet").code == 0  # written anew
+    words = ("compare", birds, food, "--out", tmp_path / "both", "--baseline", "somnet")
+    assert "add --overwrite" in cli(*words).err
+    assert cli(*words, "--overwrite").code == 0
     assert "against somnet" in (tmp_path / "both" / "table.md").read_text()
 
 

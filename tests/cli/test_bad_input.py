@@ -220,7 +220,7 @@ def nothing(_: "Photos", __: Path) -> None:
         (empty, "contains no images: give a folder with"),
         (one_class, "only the class 'only'.*at least 2 classes"),
         (second_class_is_text, "only the class 'only'.*a.jpg: not an image"),
-        (no_subfolders, "contains no images: give a folder with"),
+        (no_subfolders, "a single class: give its parent, .*, or put the images of each class into a folder"),
         (nothing, "does not exist"),
     ],
 )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COLUMNS = [
     "file_name",
     "given_label",
+    "verified",
     "predicted_label",
     "predicted_score",
     "is_label_issue",
@@ -33,13 +34,21 @@ COLUMNS = [
     "is_outlier_issue",
     "outlier_score",
     "suggested_label",
+    "review_order",
     "belief",
     "is_background_issue",
     "background_score",
     "is_unreadable_issue",
     "unreadable_reason",
     "is_near_duplicate_issue",
+    "near_duplicate_score",
     "duplicate_group",
+    "is_test_leak_issue",
+    "test_leak_score",
+    "test_leak_of",
+    "is_poor_picture_issue",
+    "poor_picture_score",
+    "poor_picture_reason",
     "winner_slot",
     "d_score",
     "r_score",
@@ -145,6 +154,12 @@ def test_without_a_terminal_the_output_is_plain_lines(finished: Finished) -> Non
     assert "Traceback" not in text
 
 
+def test_done_is_said_when_all_is_done(finished: Finished) -> None:
+    text = finished.process.stderr
+    assert text.index("index.html") < text.index(": every image with its scores") < text.index("next, see what was")
+    assert ": every image with its scores" in (finished.out / "train.log").read_text().splitlines()[-5]
+
+
 def test_a_line_of_the_log_is_never_broken_in_two(finished: Finished) -> None:
     """What is said to be typed next can be copied, however long and odd the path."""
     for command in ("report {} --open", "clean {} --out DIR", "export {} --format onnx", "predict {} IMAGES"):
@@ -240,15 +255,15 @@ def test_predict_writes_a_row_per_file(
     photos.picture(1, 1).save(tmp_path / "folder" / "b.png")
     (tmp_path / "folder" / "bad.jpg").write_text("no picture")
     monkeypatch.chdir(tmp_path)
-    outcome = cli("predict", finished.out, "=1+1.png", "folder", "missing.png", "--out", "p.csv")
+    outcome = cli("predict", finished.out, "=1+1.png", "folder", "--out", "p.csv")
     assert outcome.code == 0, outcome.err
-    assert "4 rows, 2 of them unreadable" in outcome.out
+    assert "3 rows, 1 of them unreadable" in outcome.out
     with (tmp_path / "p.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["file_name"] for row in rows] == ["'=1+1.png", "folder/b.png", "folder/bad.jpg", "missing.png"]
-    assert [row["unreadable_reason"] for row in rows] == ["", "", "not an image", "there is no such file"]
+    assert [row["file_name"] for row in rows] == ["'=1+1.png", "folder/b.png", "folder/bad.jpg"]
+    assert [row["unreadable_reason"] for row in rows] == ["", "", "not an image"]
     assert {row["predicted_label"] for row in rows} <= {"'=birch", "ash", "oak, red", ""}
-    assert [bool(row["predicted_label"]) for row in rows] == [True, True, False, False]
+    assert [bool(row["predicted_label"]) for row in rows] == [True, True, False]
     shares = [float(rows[0][name]) for name in ("probability", "probability_2", "probability_3")]
     assert sum(shares) == pytest.approx(1, abs=1e-5)
     assert shares == sorted(shares, reverse=True)
@@ -343,7 +358,7 @@ def test_train_ends_with_a_report_and_the_verb_writes_it_again(
     done = cli("report", finished.out, "--pictures", 4, "--open")
     assert done.code == 0, done.err
     assert str(index) in done.out
-    assert len(list((finished.out / "report" / "pictures").rglob("*.jpg"))) == 4
+    assert len(list((finished.out / "report" / "pictures").glob("[0-9]*/*.jpg"))) == 4
     for _ in range(100):  # the browser starts behind our back
         if opened.is_file() and opened.read_text():
             break

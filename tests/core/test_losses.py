@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from somnet.core.losses import classification_loss, total_loss
+from somnet.core.types import BagBatch
 
 
 def test_classification_loss_is_the_mean_of_minus_log_softmax() -> None:
@@ -13,6 +14,21 @@ def test_classification_loss_is_the_mean_of_minus_log_softmax() -> None:
     logits = torch.tensor([[math.log(3), 0.0], [0.0, 0.0]])
     loss = classification_loss(logits, torch.tensor([1, 0]))
     assert float(loss) == pytest.approx((math.log(4) + math.log(2)) / 2)
+
+
+def test_the_loss_of_a_bag_is_multiplied_by_its_weight() -> None:
+    # log 4 counts half, log 2 three times, and the third not at all
+    logits = torch.tensor([[math.log(3), 0.0], [0.0, 0.0], [9.0, 0.0]])
+    loss = classification_loss(logits, torch.tensor([1, 0, 1]), torch.tensor([0.5, 3.0, 0.0]))
+    assert float(loss) == pytest.approx((0.5 * math.log(4) + 3 * math.log(2)) / 3)
+
+
+def test_a_bag_weighs_as_its_real_images_on_average() -> None:
+    weight, mask = torch.tensor([[0.2, 0.6], [0.5, 9.0]]), torch.tensor([[[True], [True]], [[True], [False]]])
+    empty = torch.zeros(0)
+    bags = BagBatch(rows=empty, label=empty, boxes=empty, mask=mask, images=empty, weight=weight)
+    assert bags.bag_weight().tolist() == pytest.approx([0.4, 0.5])  # type: ignore[union-attr]
+    assert BagBatch(empty, empty, empty, mask, empty).to("cpu").bag_weight() is None
 
 
 def test_classification_loss_does_not_grow_with_the_batch() -> None:

@@ -1,10 +1,11 @@
 """Bags: who is in them, and what they hold."""
 
+import io
 import multiprocessing
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from somnet.data.bags import (
     load,
 )
 from somnet.data.index import Index, index_from_columns, make_index
+from somnet.data.location import content_key
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
 from somnet.data.views import whole_images
@@ -55,7 +57,7 @@ def found(counts: list[int]) -> Scan:
     keys = pa.array([row.to_bytes(16, "little") for row in range(len(counts))])
     sizes = np.full((len(counts), 2), 40, np.int32)
     none = pa.nulls(len(counts))
-    return Scan(keys, sizes, boxes, np.array(counts, np.int64), none, none)
+    return Scan(keys, sizes, boxes, np.array(counts, np.int64), none, none, np.ones((len(counts), 5), np.float32))
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,8 @@ def pixel_batches(folder: Path, seed: int | None) -> BagBatches:
     for i in range(6):
         Image.fromarray(rng.integers(0, 255, (40, 40, 3), np.uint8)).save(folder / f"{i}.png")
     index = make_index(folder, ["a", "b"], ({"file_name": f"{i}.png".encode(), "label": i % 2} for i in range(6)))
-    boxes = Boxes(found([1, 2, 3, 0, 1, 2]))
+    keys = pa.array([content_key(io.BytesIO((folder / f"{i}.png").read_bytes())) for i in range(6)])
+    boxes = Boxes(replace(found([1, 2, 3, 0, 1, 2]), keys=keys))
     bags = drawn(index.labels(), 2)
     return BagBatches(bags, 2, PixelInputs(index, boxes, SIDE), None, seed)
 
@@ -276,6 +279,13 @@ def test_a_start_in_the_middle_gives_the_rest(tmp_path: Path, workers: int) -> N
     (rest,) = load(batches, workers, skip=1)
     assert equal(rest, batches[1])
     assert list(load(batches, workers, skip=2)) == []
+
+
+def test_a_picture_that_was_replaced_is_named_and_not_used(tmp_path: Path) -> None:
+    batches = pixel_batches(tmp_path, None)
+    (tmp_path / "3.png").write_bytes((tmp_path / "3.png").read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match=r"3\.png could be read before but not now: its content has changed"):
+        list(load(batches, 0))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -320,7 +330,8 @@ def test_a_worker_has_no_copy_of_the_data_set() -> None:
     rng = np.random.default_rng(0)
     keys = pa.array([row.to_bytes(16, "little") for row in range(count)])
     boxes, none = rng.random((count, 4, 4), np.float32), pa.nulls(count)
-    scan = Scan(keys, np.full((count, 2), 40, np.int32), boxes, np.full(count, 4), none, none)
+    quality = np.ones((count, 5), np.float32)
+    scan = Scan(keys, np.full((count, 2), 40, np.int32), boxes, np.full(count, 4), none, none, quality)
     names = pa.array([b"train/a class/%09d.jpg" % row for row in range(count)])
     index = index_from_columns(Path("web"), ["a class"], {"file_name": names, "label": pa.array([0] * count)})
     bags = drawn(index.labels(), 2)  # at random places, so that nearly every page would be written to
@@ -341,9 +352,9 @@ def test_a_worker_has_no_copy_of_the_data_set() -> None:
 def test_bags_move_as_a_whole() -> None:
     bag = BagBatches(each_image_once(np.zeros(2, np.int64)), 2, NumberedInputs(Boxes(found([1, 1]))), None, None)[0]
     moved = bag.to("meta")
-    assert moved.images is not None
-    assert {moved.rows.device.type, moved.boxes.device.type, moved.images.device.type} == {"meta"}
-    assert {moved.label.device.type, moved.mask.device.type} == {"meta"}
+    assert {part.device.type for part in (moved.boxes, moved.images, moved.label, moved.mask)} == {"meta"}
+    assert moved.rows is bag.rows  # which tables of main memory are looked up by
+    assert moved.in_memory is moved.to("meta").in_memory is bag.in_memory is bag
 
 
 def test_drawn_inputs_are_chosen_by_the_seed() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from somnet.data.sources import open_source
 from somnet.errors import DataError
@@ -119,6 +120,22 @@ def test_names_that_are_no_utf_8_are_kept(tmp_path: Path) -> None:
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="contains no images"):
         open_source(tmp_path)
+
+
+def test_empty_class_folders_are_named(tmp_path: Path) -> None:
+    put(tmp_path, "train/cat/1.jpg", "train/eel/notes.txt", "test/cat/2.jpg", "test/dog/3.jpg")
+    (tmp_path / "train/dog").mkdir()
+    index = open_source(tmp_path)
+    assert (index.classes, index.empty) == (("cat", "dog"), ("train/dog", "train/eel"))
+
+
+@pytest.mark.parametrize(("given", "parent"), [("web/cat", "web"), ("web/train/cat", "web")])
+def test_a_single_class_is_refused(tmp_path: Path, given: str, parent: str) -> None:
+    folder = tmp_path / given
+    folder.mkdir(parents=True)
+    Image.new("RGB", (16, 16)).save(folder / "photo", "PNG")
+    with pytest.raises(DataError, match=f"a single class: give its parent, {tmp_path / parent}, or"):
+        open_source(folder)
 
 
 def test_empty_class_folders_are_refused(tmp_path: Path) -> None:

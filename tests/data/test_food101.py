@@ -79,7 +79,7 @@ def test_verified_labels_are_known_truth(tmp_path: Path) -> None:
     index = open_source(build_web(tmp_path))
     assert index.column("true_label") == TRUTH
     none, sizes, boxes = [None] * 5, np.ones((5, 2), np.int32), np.zeros((5, 0, 4), np.float32)
-    scan = Scan(none, sizes, boxes, np.zeros(5, np.int64), none, none)
+    scan = Scan(none, sizes, boxes, np.zeros(5, np.int64), none, none, np.ones((5, 5), np.float32))
     scores = ([0.9, 0.1, 0.0, 0.2, 0.8], [0.1, 0.9, 1.0, 0.8, 0.2])  # the third is unknown and does not count
     good, bad = (pa.table({"label_score": score, "belief": score}) for score in scores)
     assert against_truth(good, Part(index, scan, np.full(5, -1))).auroc == 1.0

@@ -174,6 +174,17 @@ def test_boxes_are_read_in_many_spellings(tmp_path: Path, box: str) -> None:
     assert index.column("true_box") == [[1.0, 2.0, 3.0, 4.0]]
 
 
+def test_weights_are_read(tmp_path: Path) -> None:
+    index = open_source(write_csv(tmp_path, "file_name,label,weight\na.jpg,cat,0.25\nb.jpg,cat,\nc.jpg,dog,0\n"))
+    assert index.weights().tolist() == [0.25, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("weight", ["-1", "nan", "inf", "much"])
+def test_a_weight_that_is_none_is_refused_with_its_row(tmp_path: Path, weight: str) -> None:
+    with pytest.raises(DataError, match=r"row 2: the weight .* is not a number"):
+        open_source(write_csv(tmp_path, f"file_name,label,weight\na.jpg,cat,1\nb.jpg,cat,{weight}\n"))
+
+
 @pytest.mark.parametrize("box", ["1 2 3", "1 2 3 4 5", "left", "1;2;3;4"])
 def test_a_box_that_is_none_is_refused_with_its_row(tmp_path: Path, box: str) -> None:
     text = f"file_name,label,true_box\na.jpg,cat,\nb.jpg,cat,{box}\n"
@@ -242,3 +253,34 @@ def test_a_broken_manifest_is_refused(tmp_path: Path, name: str, data: bytes) ->
 def test_blank_lines_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "metadata.jsonl").write_text('\n{"file_name": "a.jpg", "label": "cat"}\n\n   \n')
     assert len(open_source(tmp_path)) == 1
+
+
+def test_a_manifest_for_each_split(tmp_path: Path) -> None:
+    """Hugging Face's imagefolder: file names are relative to the manifest that has them."""
+    for split, suffix in (("train", "csv"), ("validation", "jsonl")):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "a.jpg").write_bytes(b"x")
+        text = (
+            "file_name,label\na.jpg,cat\n../b.jpg,dog\n"
+            if suffix == "csv"
+            else '{"file_name": "a.jpg", "label": "dog"}'
+        )
+        (tmp_path / split / f"metadata.{suffix}").write_text(text)
+    index = open_source(tmp_path)
+    assert index.classes == ("cat", "dog")
+    assert index.column("file_name") == [b"train/a.jpg", b"train/../b.jpg", b"validation/a.jpg"]
+    assert index.column("split") == ["train", "train", "val"]
+    assert [index.classes[label] for label in index.labels()] == ["cat", "dog", "dog"]
+    assert [problem is None for problem in index.column("problem")] == [True, False, True]
+    assert Path(index.path(2)).is_file()
+
+
+def test_verified_labels_are_marked(tmp_path: Path) -> None:
+    rows = ("a.jpg,cat,true", "b.jpg,cat,", "c.jpg,dog,Yes", "d.jpg,dog,1.0", "e.jpg,dog,0")
+    index = open_source(write_csv(tmp_path, "\n".join(("file_name,label,verified", *rows))))
+    assert index.verified().tolist() == [True, False, True, True, False]
+
+
+def test_a_verified_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="row 1: verified is 'by Ann': write true, or nothing"):
+        open_source(write_csv(tmp_path, "file_name,label,verified\na.jpg,cat,by Ann\n"))

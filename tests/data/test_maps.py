@@ -1,5 +1,6 @@
 """The cache of trunk outputs."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from somnet.data.maps import MapStore
+from somnet.errors import DataError
 
 SHAPE = (2, 3, 3)
 
@@ -60,7 +62,7 @@ def test_another_trunk_has_another_store() -> None:
 
 def test_a_part_without_keys_does_not_count() -> None:
     store().add(keys(1), maps(1))
-    part(".keys").unlink()
+    part(".sums").unlink()
     kept = store()
     assert keys(1)[0] not in kept
     kept.add(keys(1), maps(1))
@@ -92,7 +94,7 @@ def test_a_part_of_garbage_does_not_count() -> None:
 
 def test_truncated_keys_do_not_name_other_maps() -> None:
     store().add(keys(1, 2, 3), maps(3))
-    part(".keys").write_bytes(b"".join(keys(1, 2, 3))[:20])
+    part(".sums").write_bytes(part(".sums").read_bytes()[:30])
     kept = store()
     assert keys(2)[0] not in kept
     assert keys(3)[0] not in kept
@@ -109,3 +111,62 @@ def test_a_damaged_part_does_not_hide_a_sound_one() -> None:
     part(".npy").write_bytes(b"garbage")
     kept.add(keys(2), maps(1))
     assert keys(2)[0] in store()
+
+
+def flip(file: Path, place: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize(("suffix", "place"), [(".npy", -1), (".npy", 150), (".sums", 20)])
+def test_one_bit_is_noticed_told_and_computed_again(suffix: str, place: int, caplog: pytest.LogCaptureFixture) -> None:
+    store().add(keys(1, 2), maps(2))
+    flip(part(suffix), place)
+    kept = store()
+    with caplog.at_level(logging.WARNING, logger="somnet"):
+        assert not all(key in kept for key in keys(1, 2))
+    assert "is damaged: its maps are computed again" in caplog.text
+    assert list(kept.folder.iterdir()) == []
+    kept.add(keys(1, 2), maps(2))
+    assert all(key in store() for key in keys(1, 2))
+
+
+def test_a_damaged_key_does_not_name_another_map() -> None:
+    store().add(keys(1, 2), maps(2))
+    flip(part(".sums"), 0)
+    assert keys(1)[0] not in store()
+    assert keys(0)[0] not in store()
+
+
+def test_a_bit_that_changes_within_a_run_ends_it_instead_of_being_learnt() -> None:
+    store().add(keys(1), maps(1))
+    kept = store()
+    assert keys(1)[0] in kept
+    with part(".npy").open("r+b") as file:  # in place: the store has it open
+        file.seek(-1, 2)
+        file.write(b"?")
+    with pytest.raises(DataError, match="was damaged while it was read: continue with --resume"):
+        kept[keys(1)[0]]
+    assert keys(1)[0] not in store()
+
+
+def test_a_damaged_part_does_not_hide_the_same_map_in_another() -> None:
+    kept = store()
+    kept.add(keys(1, 2), maps(2))
+    first = part(".npy")
+    kept.add(keys(1), maps(1))
+    flip(first, -1)  # of the second map
+    again = store()
+    assert keys(2)[0] not in again
+    assert keys(1)[0] in again
+    assert torch.equal(again[keys(1)[0]], maps(1)[0].to(torch.float16))
+
+
+def test_all_maps_of_a_store_can_be_checked() -> None:
+    kept = store()
+    kept.add(keys(1, 2), maps(2))
+    assert MapStore("trunk").verify() == []
+    flip(part(".npy"), -1)
+    assert len(MapStore("trunk").verify()) == 1
+    assert MapStore("trunk").verify() == []

@@ -5,16 +5,20 @@ import logging
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 
 from somnet.config import ProposalConfig
 from somnet.data import proposals
+from somnet.data.checked_tables import read_checked, write_checked
+from somnet.data.decode import Picture, read_picture
 from somnet.data.index import Index, make_index
+from somnet.data.location import Location
 from somnet.data.proposals import Scan, scan
 from somnet.errors import UnreadableImage
 from somnet.runs.metrics import iou
@@ -64,6 +68,8 @@ def forbid_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is, of files that were not written a moment ago, which are never trusted."""
+
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a file is read again")
 
@@ -71,7 +77,7 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parts() -> list[Path]:
-    return sorted((cache_folder() / "proposals").rglob("*.parquet"))
+    return sorted((cache_folder() / "proposals").rglob("*.table"))
 
 
 # --- what a scan says
@@ -191,6 +197,7 @@ def test_without_a_cache_pictures_are_read(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_second_scan_does_no_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "SETTLED_NS", 0)
     index = index_of(folder, "a.png", "b.png")
     first = scan(index, CONFIG, workers=1)
     forbid_boxes(monkeypatch)
@@ -255,7 +262,7 @@ def test_a_damaged_part_is_computed_again(folder: Path, caplog: pytest.LogCaptur
 def test_a_damaged_table_of_files_is_made_again(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = index_of(folder, "a.png")
     first = scan(index, CONFIG, workers=1)
-    (table,) = (cache_folder() / "files").glob("*.parquet")
+    (table,) = (cache_folder() / "files").glob("*.table")
     table.write_bytes(b"PAR1 damaged")
     with caplog.at_level(logging.WARNING, logger="somnet"):
         assert same(first, scan(index, CONFIG, workers=1))
@@ -264,7 +271,7 @@ def test_a_damaged_table_of_files_is_made_again(folder: Path, caplog: pytest.Log
 
 def test_a_scan_leaves_no_temporary_files(folder: Path) -> None:
     scan(index_of(folder, "a.png", "b.png"), CONFIG, workers=1)
-    assert {file.suffix for file in cache_folder().rglob("*") if file.is_file()} == {".parquet"}
+    assert {file.suffix for file in cache_folder().rglob("*") if file.is_file()} == {".table"}
 
 
 def test_new_files_join_the_cache(folder: Path) -> None:
@@ -288,6 +295,77 @@ def test_a_cache_of_an_older_format_is_left_behind(folder: Path, monkeypatch: py
         before.setattr(proposals, "ALGORITHM", proposals.ALGORITHM - 1)
         scan(index_of(folder, "a.png"), CONFIG, workers=1)
     (old,) = parts()
-    pq.write_table(pq.read_table(old).drop_columns(["hash"]), old)
+    write_checked(old, read_checked(old, proposals.SCAN_SCHEMA).drop_columns(["hash"]))
     assert scan(index_of(folder, "a.png"), CONFIG, workers=1).hashes[0].as_py() is not None
     assert len(parts()) == 2
+
+
+# --- what a file is known by
+
+
+def test_files_swapped_with_equal_sizes_and_times_are_noticed(folder: Path) -> None:
+    """As a user sees them: equal sizes, equal times, and the names exchanged."""
+    for name, square in (("x.bmp", (20, 15, 55, 45)), ("y.bmp", (5, 5, 30, 30))):
+        draw(folder / name, square)
+        os.utime(folder / name, (1_000_000_000, 1_000_000_000))
+    assert (folder / "x.bmp").stat().st_size == (folder / "y.bmp").stat().st_size
+    time.sleep(2.1)  # until they have settled, so that their stamps are trusted
+    index = index_of(folder, "x.bmp", "y.bmp")
+    first = scan(index, CONFIG, workers=1)
+    (folder / "x.bmp").rename(folder / "z")
+    (folder / "y.bmp").rename(folder / "x.bmp")
+    (folder / "z").rename(folder / "y.bmp")
+    assert scan(index, CONFIG, workers=1).keys.to_pylist() == first.keys.to_pylist()[::-1]
+    content = (folder / "y.bmp").read_bytes()
+    (folder / "x.bmp").write_bytes(content)  # in place: the same inode
+    os.utime(folder / "x.bmp", (1_000_000_000, 1_000_000_000))
+    assert len(set(scan(index, CONFIG, workers=1).keys.to_pylist())) == 1
+
+
+def test_a_file_that_changes_between_two_looks_is_trusted_neither_time(folder: Path) -> None:
+    index = index_of(folder, "a.png")
+    first = scan(index, CONFIG, workers=1)
+    status = (folder / "a.png").stat()
+    draw(folder / "a.png", (20, 15, 55, 46))
+    os.utime(folder / "a.png", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert not scan(index, CONFIG, workers=1).keys.equals(first.keys)
+
+
+def test_a_file_replaced_between_its_key_and_its_boxes_does_not_poison_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = index_of(folder, "a.png", "b.png")
+    expected = scan(index, CONFIG, workers=1)
+    monkeypatch.setenv("SOMNET_CACHE", str(folder / "fresh"))
+    original = (folder / "a.png").read_bytes()
+
+    def replace_first(location: Location, **how: Any) -> Picture:
+        draw(folder / "a.png", (1, 1, 20, 20), size=(120, 90))
+        return read_picture(location, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(proposals, "read_picture", replace_first)
+        found = scan(index, CONFIG, workers=1)
+    assert found.reasons.to_pylist() == ["its content has changed since the files were listed", None]
+    (folder / "a.png").write_bytes(original)
+    assert same(expected, scan(index, CONFIG, workers=1))
+
+
+@pytest.mark.parametrize("kind", ["proposals", "files"])
+def test_one_bit_of_a_table_is_noticed_wherever_it_is(
+    kind: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = index_of(folder, "a.png", "b.png")
+    first = scan(index, CONFIG, workers=1)
+    (file,) = (cache_folder() / kind).rglob("*.table")
+    content = file.read_bytes()
+    for place in range(0, len(content), max(1, len(content) // 25)):
+        damaged = bytearray(content)
+        damaged[place] ^= 4
+        file.write_bytes(damaged)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="somnet"):
+            assert read_checked(file, proposals.SCAN_SCHEMA).num_rows == 0
+        assert "its checksum does not match" in caplog.text
+        assert not file.exists()
+    assert same(first, scan(index, CONFIG, workers=1))

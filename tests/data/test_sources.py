@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from somnet.data.sources import LAYOUTS, absolute, open_source, split_name
+from somnet.data.sources import NAMED, absolute, open_source, split_name
 from somnet.errors import DataError
 
 
@@ -28,7 +28,7 @@ def test_a_name_survives_a_change_of_folder(tmp_path: Path, monkeypatch: pytest.
     assert absolute(Path("web")) == os.path.join(tmp_path, "web")
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", NAMED)
 def test_a_wrong_folder_is_refused_by_every_layout(tmp_path: Path, name: str) -> None:
     (tmp_path / "web/cat").mkdir(parents=True)
     (tmp_path / "web/cat/1.jpg").write_bytes(b"x")

@@ -18,7 +18,9 @@ def scanned(*counts: int) -> Scan:
     boxes = np.tile(np.array([0.1, 0.2, 0.6, 0.7], np.float32), (n, 3, 1)) + np.arange(3)[:, None] / 10
     boxes[np.arange(3) >= np.array(counts)[:, None]] = 0
     keys = pa.array([bytes([row]) * 16 for row in range(n)], pa.binary(16))
-    return Scan(keys, np.full((n, 2), 60, np.int32), boxes.astype(np.float32), np.array(counts), *[pa.nulls(n)] * 2)
+    sizes, quality = np.full((n, 2), 60, np.int32), np.ones((n, 5), np.float32)
+    none = pa.nulls(n)
+    return Scan(keys, sizes, boxes.astype(np.float32), np.array(counts), none, none, quality)
 
 
 def test_the_image_comes_first_then_its_proposals_then_what_is_drawn() -> None:

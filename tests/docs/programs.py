@@ -38,14 +38,22 @@ WORK = (  # what the verbs call once they have understood everything
     "somnet.benchmark.demo.run_demo",
     "somnet.benchmark.together.compare_benchmarks",
     "somnet.cli.doctor.checks",
+    "somnet.cli.doctor.gpu_lines",
     "somnet.cli.settings.shared_settings",
+    "somnet.data.cache.sizes",
     "somnet.data.sources.open_source",
     "somnet.report.site.write_report",
     "somnet.runs.predictions.image_files",
+    "somnet.runs.embedding.embed",
     "somnet.runs.estimate.plan_training",
     "somnet.training.train.train",
 )
-RUNS = ("somnet.cleaning.clean.Run", "somnet.exports.network.Run", "somnet.runs.run.Run")
+RUNS = (
+    "somnet.cleaning.clean.RunFolder",
+    "somnet.exports.network.Run",
+    "somnet.runs.run.Run",
+    "somnet.runs.run_folder.RunFolder",
+)
 VERBS: Mapping[str, Any] = getattr(typer.main.get_command(app), "commands", {})
 OTHER_PROGRAMS = {
     *("apt", "apt-get", "cat", "cd", "cp", "curl", "deactivate", "export", "git", "head", "kubectl", "less", "ls"),

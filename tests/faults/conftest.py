@@ -83,7 +83,7 @@ class Training:
 
     def leftovers(self) -> list[Path]:
         """Temporary files and folders that nobody will ever clear away."""
-        return [path for path in self.out.rglob("*") if path.name.endswith((".part", ".old"))]
+        return [path for path in self.out.rglob("*") if ".somnet-" in path.name]
 
 
 @dataclass(frozen=True)

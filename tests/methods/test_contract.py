@@ -154,6 +154,24 @@ def part_of(batch: BagBatch, some: slice) -> BagBatch:
     return BagBatch(batch.rows[some], batch.label[some], batch.boxes[some], batch.mask[some], images)
 
 
+def test_a_weight_multiplies_the_losses_that_a_method_names(toy_of_each: "Toy") -> None:
+    method, seen = toy_of_each.method, set()
+    for phase, batch in phases(toy_of_each):
+        prepare(toy_of_each, phase)
+        first = torch.zeros(batch.rows.shape)
+        first[0] = 1.0  # only the first bag counts
+        usual, alone, others = (
+            losses_of(method, replace(batch, weight=weight), phase) for weight in (None, 3 * first, 1 - first)
+        )
+        for name, loss in usual.items():
+            if name in method.weighted:
+                assert alone[name] / 3 + others[name] == pytest.approx(loss, rel=1e-4, abs=1e-6)
+                seen.add(name)
+            else:
+                assert alone[name] == others[name] == pytest.approx(loss)
+    assert seen == method.weighted
+
+
 def test_padding_changes_no_loss(toy_of_each: "Toy") -> None:
     for phase, batch in phases(toy_of_each):
         prepare(toy_of_each, phase)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from somnet.core.losses import classification_loss
 from somnet.methods import curriculumnet
 from somnet.methods.curriculumnet import (
     CurriculumNet,
@@ -15,7 +16,6 @@ from somnet.methods.curriculumnet import (
     densities,
     density_groups,
     principal,
-    weighted_cross_entropy,
 )
 from somnet.training.optim import learning_rates
 
@@ -109,7 +109,7 @@ def test_most_images_may_share_the_highest_density() -> None:
 
 def test_the_weighted_loss_by_hand() -> None:
     logits = torch.tensor([[0.5, 0.5], [0.8, 0.2]]).log()
-    loss = weighted_cross_entropy(logits, torch.tensor([0, 1]), torch.tensor([1.0, 0.5]))
+    loss = classification_loss(logits, torch.tensor([0, 1]), torch.tensor([1.0, 0.5]))
     assert float(loss) == pytest.approx((math.log(2) + 0.5 * math.log(5)) / 2)
 
 

@@ -29,7 +29,8 @@ def judged(regions: RegionFeatures, given: GivenLabels) -> Judged:
             yield rows, regions.take(rows)
 
     parts = list(judge_labels(show, given, seed=0))
-    columns = ([getattr(part, name) for part in parts] for name in ("rows", "probable", "similarity"))
+    names = ("rows", "probable", "similarity", "description")
+    columns = ([getattr(part, name) for part in parts] for name in names)
     return Judged(*(np.concatenate(column) for column in columns))
 
 
@@ -43,6 +44,7 @@ def test_every_image_is_judged_however_few_are_asked(most: int, monkeypatch: pyt
     assert found.rows.tolist() == list(range(240))
     assert (found.probable.argmax(axis=1) == true).mean() > 0.9
     assert found.probable.sum(axis=1) == pytest.approx(1)
+    assert (found.similarity.argmax(axis=1) == true).mean() > 0.9
 
 
 def test_of_copies_one_is_asked_and_none_vouches_for_another() -> None:

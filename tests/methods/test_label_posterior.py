@@ -33,11 +33,13 @@ def test_bayes_rule_by_hand() -> None:
 def test_the_likelihood_by_hand_and_its_gradient() -> None:
     evidence = np.log(np.array([[[0.5, 0.5], [0.9, 0.1]]], np.float32))
     labels, frequency, at = np.array([0, 1]), np.array([0.5, 0.5]), np.array([1.0, 0.0, 0.1])
-    by_hand = -(np.log(0.5) + np.log(0.9 * 0.1 + 0.1 * 0.5)) / 2 + SMALL / 2
-    loss, slope = _loss(at, evidence, labels, frequency)
-    assert loss == pytest.approx(by_hand, abs=1e-6)
-    numeric = approx_fprime(at, lambda x: _loss(x, evidence, labels, frequency)[0], 1e-6)
-    assert slope == pytest.approx(numeric, abs=1e-4)
+    doubted, verified = np.array([1.0, 1.0]), np.array([1.0, 0.0])  # the second label is beyond doubt: 0.1
+    for doubtful, of_second in ((doubted, 0.9 * 0.1 + 0.1 * 0.5), (verified, 0.1)):
+        by_hand = -(np.log(0.5) + np.log(of_second)) / 2 + SMALL / 2
+        loss, slope = _loss(at, evidence, labels, frequency, doubtful)
+        assert loss == pytest.approx(by_hand, abs=1e-6)
+        numeric = approx_fprime(at, lambda x, own=doubtful: _loss(x, evidence, labels, frequency, own)[0], 1e-6)
+        assert slope == pytest.approx(numeric, abs=1e-4)
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.1, 0.4])

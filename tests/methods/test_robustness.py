@@ -88,7 +88,8 @@ def proposals(boxes: list[tuple[float, float, float, float]], count: int) -> Box
     """The same boxes in each of `count` images."""
     found = np.tile(np.array(boxes, np.float32).reshape(1, -1, 4), (count, 1, 1))  # (n, P, 4)
     keys, none = pa.array([number.to_bytes(16) for number in range(count)]), pa.nulls(count)
-    return Boxes(Scan(keys, np.full((count, 2), 64, np.int32), found, np.full(count, len(boxes)), none, none))
+    sizes, quality = np.full((count, 2), 64, np.int32), np.ones((count, 5), np.float32)
+    return Boxes(Scan(keys, sizes, found, np.full(count, len(boxes)), none, none, quality))
 
 
 def flipped_task(share: float) -> Task:

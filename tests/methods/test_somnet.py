@@ -58,7 +58,7 @@ def feed(method: SomNet, rois: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_weight_is_the_product_of_three_scores(toy: "MakeToy") -> None:
-    method = with_memory(toy)
+    method = with_memory(toy, **{"somnet.weighting.a_score": True})
     seen = method.weigh(axes(0, 1, 1), one_bag(0, [WHOLE, HALF, QUARTER]))
     assert seen["slot"].tolist() == [[0, 1, 1]]
     assert seen["d"][0].tolist() == pytest.approx([0.8, 0.2, 0.2])
@@ -77,7 +77,7 @@ def test_the_weight_is_the_product_of_three_scores(toy: "MakeToy") -> None:
     ],
 )
 def test_each_ablation_drops_its_factor(toy: "MakeToy", field: str, weights: list[float]) -> None:
-    method = with_memory(toy, **{f"somnet.weighting.{field}": False})
+    method = with_memory(toy, **{"somnet.weighting.a_score": True, f"somnet.weighting.{field}": False})
     assert method.weigh(axes(0, 1, 1), one_bag(0, [WHOLE, HALF, QUARTER]))["weight"][0].tolist() == pytest.approx(
         weights
     )
@@ -227,11 +227,3 @@ def test_k_means_sets_the_exact_ratios(toy: "MakeToy") -> None:
     assert set(step.losses) == {"cls"}
     method.after_step(step.pending)
     assert all(torch.equal(before[name], value) for name, value in method.memory.state_dict().items())
-
-
-def test_everything_stays_on_the_device_of_the_memory(toy: "MakeToy") -> None:
-    """The device `meta` stands for a GPU: it computes nothing but refuses tensors of another device."""
-    method = toy("somnet").method.to("meta")
-    assert isinstance(method, SomNet)
-    features = torch.randn(5, method.network.width, device="meta")
-    method.memory.start_from(features, torch.Generator().manual_seed(0))

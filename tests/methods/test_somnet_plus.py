@@ -10,6 +10,7 @@ import torch
 from somnet.core.schedule import INIT_CNN, INIT_MEMORY
 from somnet.errors import ConfigError
 from somnet.methods import label_judgement
+from somnet.methods.base import of_label
 from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ def test_of_many_images_some_are_asked_and_all_are_judged(
     with torch.no_grad():
         method.prepare(method.plan()[0], made.trainer(tmp_path).bag_pass, torch.Generator())
     assert torch.allclose(method.targets.get(torch.arange(10)).sum(dim=1), torch.ones(10), atol=1e-5)
+
+
+def test_a_verified_label_is_beyond_doubt(toy: "MakeToy", tmp_path: Path) -> None:
+    made = toy("somnet+")
+    method, verified = plus(made), torch.arange(10) < 3
+    method.confirm(verified)
+    with torch.no_grad():
+        method.prepare(method.plan()[0], made.trainer(tmp_path).bag_pass, torch.Generator())
+    own = of_label(method.targets.get(torch.arange(10)), method.labels)
+    assert ((own == 1) == verified).all()
 
 
 @pytest.mark.parametrize(

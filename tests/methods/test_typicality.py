@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from somnet.methods.typicality import FEWEST, foreign_probability
+from somnet.methods.typicality import FEWEST, fit_typicality
+
+
+def foreign_probability(values: np.ndarray) -> np.ndarray:
+    return fit_typicality(values).foreign(values)
 
 
 def similarities(own: int, foreign: int, seed: int = 0) -> np.ndarray:

@@ -8,19 +8,21 @@ import torch
 
 from somnet.errors import WeightsError
 from somnet.nn import weights
-from somnet.nn.weights import OFFLINE_MODEL, load_offline_weights, offline_weights_file
+from somnet.nn.weights import OFFLINE, OFFLINE_MODEL, load_offline_weights, offline_weights_file
 
 
 def damaged(monkeypatch: pytest.MonkeyPatch, file: Path, data: bytes) -> None:
     """Have the installed file be `file` with these bytes."""
     file.write_bytes(data)
-    monkeypatch.setattr(weights, "offline_weights_file", lambda: file)
+    monkeypatch.setattr(weights, "offline_weights_file", lambda _: file)
 
 
-def test_offline_weights_fill_every_tensor() -> None:
-    model = timm.create_model(OFFLINE_MODEL)
+@pytest.mark.parametrize("name", OFFLINE)
+def test_offline_weights_fill_every_tensor(name: str) -> None:
+    pytest.importorskip(OFFLINE[name][0])
+    model = timm.create_model(name)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    load_offline_weights(model)
+    load_offline_weights(model, name)
     after = model.state_dict()
     convolutions = [name for name, value in after.items() if value.dim() == 4]
     assert convolutions

@@ -51,7 +51,7 @@ class Visit:
         """Open a page of the report, as in class.html#0, and wait for its scripts."""
         self.page.goto("about:blank")  # else a new hash would not load the page again
         self.page.goto(f"{self.folder.resolve().as_uri()}/{name}")
-        if name.startswith(("class.html", "decisions.html")):
+        if name.startswith(("class.html", "decisions.html", "list.html")):
             self.page.wait_for_selector("html[data-ready]")
         return self.page
 

@@ -13,7 +13,9 @@ from somnet.cleaning.clean import CleaningRules
 from somnet.report.overview import count_row
 from somnet.report.records import read_records
 from somnet.report.site import describe_run
-from somnet.runs.label_scores import LabelScores, flagged_sentence, with_label_scores
+from somnet.runs.doubt import flagged_sentence
+from somnet.runs.kinds import count_kinds
+from somnet.runs.label_scores import LabelScores, with_label_scores
 from somnet.runs.run import Run
 
 
@@ -27,7 +29,7 @@ def doubtful(run: Run, tmp_path: Path) -> Run:
     rng, count = np.random.default_rng(0), readable.num_rows
     right, known = rng.beta(0.4, 0.2, count), rng.beta(0.5, 0.2, count)
     scores = LabelScores(right.astype(np.float32), known.astype(np.float32), np.full(count, -1))
-    new = {"is_label_issue", "label_score", "is_outlier_issue", "outlier_score", "suggested_label"}
+    new = {"is_label_issue", "label_score", "is_outlier_issue", "outlier_score", "suggested_label", "review_order"}
     judged = with_label_scores(readable.drop_columns(sorted(new)), scores, run.classes).select(table.column_names)
     bad = table.filter(table["is_unreadable_issue"])
     pq.write_table(pa.concat_tables([judged, bad]), folder / "issues.parquet")
@@ -51,4 +53,8 @@ def test_all_places_count_alike(doubtful: Run, tmp_path: Path) -> None:
     gone = [counts.get("label", 0) + counts.get("outlier", 0) for counts in cleaned.removed.values()]
     assert sum(gone) == expected
     assert cleaned.threshold == records.threshold == page["threshold"] / 100
+    kinds = count_kinds(scores)
+    assert min(kinds["test-leak"], kinds["duplicate"], kinds["unreadable"]) > 0
+    assert {kind: total[kind] for kind in kinds} == kinds
+    assert kinds == {kind: sum(counts[kind] for counts in by_class) for kind in kinds}
     assert flagged_sentence(scores).startswith(f"{expected} labels are doubted")

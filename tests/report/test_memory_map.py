@@ -144,7 +144,7 @@ def test_keys_move_and_open(small: Path, visit: Callable[..., Visit]) -> None:
 def test_every_layer_is_another_picture(small: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(small))
     seen = {pixels(page)}
-    for layer in ("classes", "distance", "d", "r", "s"):
+    for layer in ("hits", "distance", "d", "r", "s"):
         page.click(f"[data-layer={layer}]")
         expect(page.locator(f"#map[data-layer={layer}]")).to_be_attached()
         expect(page.locator(f"[data-layer={layer}][aria-pressed=true]")).to_have_count(1)
@@ -165,6 +165,7 @@ def test_a_plane_is_that_of_the_chosen_class(small: Path, run: Run, visit: Calla
 
 def test_a_hundred_by_a_hundred_slots_are_blocks_that_can_be_zoomed(large: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(large))
+    page.click("[data-layer=hits]")
     assert page.get_attribute("#map", "data-span") == "100"
     expect(page.locator("#map-here b")).to_have_text("2 × 2 slots")
     expect(page.locator("#layer-note")).to_contain_text("2 × 2 slots")
@@ -191,6 +192,14 @@ def test_a_large_map_loads_little(large: Path) -> None:
     assert (large / "data" / "memory.js").stat().st_size < 500_000
     assert max(file.stat().st_size for file in (large / "data").glob("plane-*.js")) < 40_000
     assert max(file.stat().st_size for file in (large / "data").glob("slots-*.js")) < 200_000
+
+
+def test_the_map_opens_with_classes_and_explains_itself(large: Path, visit: Callable[..., Visit]) -> None:
+    page = opened(visit(large), "memory.html")
+    expect(page.locator("#map[data-layer=classes]")).to_be_attached()
+    expect(page.locator("[data-layer=classes][aria-pressed=true]")).to_have_count(1)
+    page.click(".explained summary")
+    expect(page.locator(".explained")).to_contain_text("regions of images that look alike share a")
 
 
 def test_dead_slots_say_so(large: Path, visit: Callable[..., Visit]) -> None:

@@ -1,15 +1,18 @@
 """What the pages of a report are written from."""
 
+import base64
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from somnet.report.class_pages import counts_below, describe_class, why
+from somnet.report.class_pages import counts_below, describe_all, describe_images, why
 from somnet.report.frame import script_json
 from somnet.report.records import STATES, Records, read_records
 from somnet.report.thumbnails import EXEMPLARS, chosen_rows, exemplars, fair_shares
@@ -40,14 +43,26 @@ def test_the_gravest_fault_is_the_state(records: Records) -> None:
     assert STATES[records.state[90]] == "unreadable"
 
 
-def test_counts_below_are_those_of_a_slow_count(records: Records) -> None:
-    for _, rows in records.by_class():
-        found = describe_class(records, rows, np.ones(len(records), bool))
-        score = records.label_score[rows]
-        for step, count in enumerate(found["below"]):
-            assert set(found["rows"][:count]) == {row for row, low in zip(rows, score, strict=True) if low < step / 100}
-        bars = found["histogram"]
-        assert sum(bars["agrees"]) + sum(bars["differs"]) == len(rows)
+def test_the_columns_of_all_images_are_those_of_the_tables(records: Records) -> None:
+    pictures = np.arange(len(records)) % 2 == 0
+    columns = {
+        name: np.frombuffer(base64.b64decode(column["bytes"]), column["type"])
+        for name, column in describe_all(records, pictures).items()
+    }
+    assert columns["label"].tolist() == records.label.tolist()
+    assert columns["score"].tolist() == records.label_score.tolist()  # not rounded: the threshold counts by them
+    assert columns["pictured"].tolist() == pictures.tolist()
+    for row in range(len(records)):
+        faults = [name for bit, name in enumerate(STATES) if columns["flags"][row] >> bit & 1]
+        assert faults == [name for name in STATES if records.flags[name][row]]
+
+
+def test_a_file_that_cannot_be_read_has_a_card_with_the_reason(records: Records) -> None:
+    cards = describe_images(records, np.array([89, 90]))
+    assert cards["name"] == ["89.jpg", "broken.jpg"]
+    assert cards["why"][1] == {"unreadable": "It cannot be read: empty."}
+    assert cards["regions"][0] is not None
+    assert cards["regions"][1] is None
 
 
 def test_a_score_on_the_threshold_stays() -> None:
@@ -56,14 +71,26 @@ def test_a_score_on_the_threshold_stays() -> None:
 
 
 def test_every_image_has_a_sentence_of_its_own_state(records: Records) -> None:
-    begins = {"label": "Probably not", "background": "“", "duplicate": "Its content"}
+    begins = {"label": "Probably not", "background": "“", "duplicate": "An earlier"}
     for row in range(90):
-        text = why(records, row)
+        ((state, text),) = why(records, np.array([row]))[0].items()  # none of these has two faults
+        assert state == STATES[records.state[row]]
         assert text.endswith(".")
         begin = begins.get(STATES[records.state[row]])
         assert begin is None or text.startswith(begin)
         if STATES[records.state[row]] == "label":
             assert ("are sure" in text) == bool(records.suggested[row] >= 0)
+
+
+def test_a_card_says_why_for_each_fault_the_gravest_first(records: Records) -> None:
+    row = int(np.flatnonzero(records.flags["label"])[0])
+    place = records.table.schema.get_field_index("is_near_duplicate_issue")
+    copies = pa.array(np.arange(len(records)) == row)
+    both = replace(records, table=records.table.set_column(place, "is_near_duplicate_issue", copies))
+    (said,) = why(both, np.array([row]))
+    assert list(said) == ["label", "duplicate"]
+    assert said["duplicate"] == "An earlier training image shows the same; one copy is enough."
+    assert describe_images(both, np.array([row]))["why"] == [said]
 
 
 @settings(max_examples=50)

@@ -25,7 +25,7 @@ def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
     made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
     (made.path / "report").mkdir()
     (made.path / "report" / "mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="is not a report"):
+    with pytest.raises(RunError, match="is not a somnet report"):
         write_report(made)
     assert (made.path / "report" / "mine.txt").read_text() == "mine"
     index = write_report(made, tmp_path / "other")
@@ -41,10 +41,17 @@ def test_what_is_not_of_a_report_outlives_it(tmp_path: Path) -> None:
     (folder / "decisions.csv").write_text("an evening's work")
     (folder / "notes").mkdir()
     (folder / "notes" / "mine.txt").write_text("mine")
-    (folder / "old-page.html").write_text("of an earlier version")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref: main")
+    (folder / "data" / "mine.js").write_text("mine")
+    (folder / "class.html").rename(folder / "old-page.html")
+    listed = (folder / ".somnet.json").read_text()
+    (folder / ".somnet.json").write_text(listed.replace("class.html", "old-page.html"))  # as of an earlier version
     write_report(made)
     assert (folder / "decisions.csv").read_text() == "an evening's work"
     assert (folder / "notes" / "mine.txt").read_text() == "mine"
+    assert (folder / ".git" / "HEAD").read_text() == "ref: main"
+    assert (folder / "data" / "mine.js").read_text() == "mine"
     assert not (folder / "old-page.html").exists()
 
 
@@ -86,6 +93,16 @@ def test_data_files_are_scripts_that_only_hand_over_json(run: Run) -> None:
         name, value = re.fullmatch(r'somnet\.data\("([\w-]+)", (.*)\);\n', text, re.DOTALL).groups()  # type: ignore[union-attr]
         assert name == file.stem
         json.loads(value)
+
+
+def test_the_overview_lists_what_to_judge_first(run: Run) -> None:
+    rows = [row for row in enumerate(run.scores().to_pylist()) if row[1]["review_order"] is not None]
+    rows.sort(key=lambda row: row[1]["review_order"])
+    page = (run.path / "report" / "index.html").read_text(encoding="utf-8")
+    linked = [f'href="class.html#{run.classes.index(row["given_label"])}/{number}"' for number, row in rows]
+    assert linked
+    places = [page.index(link) for link in linked]
+    assert places == sorted(places)
 
 
 def test_a_report_that_fails_does_not_lose_the_run(data: Path, tiny: "Tiny", tmp_path: Path) -> None:

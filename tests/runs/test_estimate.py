@@ -28,9 +28,10 @@ WORK = Work(
     max_boxes=20,
     views=3,
     map_bytes=0,
-    feature_bytes=0,
+    held_bytes=0,
     trained_bytes=400,
     state_bytes=600,
+    table_bytes=50,
 )
 
 
@@ -42,7 +43,7 @@ def test_a_network_trained_whole_by_hand() -> None:
     assert cost.score == pytest.approx((5 * 10 + 110) * 0.1)
     assert cost.load == pytest.approx((400 + 50 + 110) * 0.02 / 2)
     assert cost.total == pytest.approx(cost.propose + cost.train + cost.score + cost.load)
-    assert cost.device_bytes == 600 + 2 * 400 + 8 * 1000
+    assert cost.device_bytes == 600 - 50 + 2 * 400 + 8 * 1000
     assert cost.checkpoint_bytes == 600 + 400
     assert cost.cache_bytes == 110 * 20 * 16
 
@@ -70,10 +71,22 @@ def test_a_faster_device_waits_for_the_cores_in_the_end() -> None:
     assert fastest.total == pytest.approx(fastest.propose + fastest.load)
 
 
-def test_features_of_all_images_at_once_take_memory() -> None:
-    cost = estimate(replace(WORK, feature_bytes=8192), STEP, READ, cores=2, speedup=1, apart=False)
+def test_features_of_all_images_at_once_take_main_memory() -> None:
+    cost = estimate(replace(WORK, held_bytes=8192), STEP, READ, cores=2, speedup=1, apart=False)
     plain = estimate(WORK, STEP, READ, cores=2, speedup=1, apart=False)
-    assert cost.device_bytes - plain.device_bytes == 100 * 8192
+    assert cost.host_bytes - plain.host_bytes == 100 * 8192
+    assert cost.device_bytes == plain.device_bytes
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_grows_with_the_images_is_in_main_memory(name: str, tiny: Any) -> None:
+    config, of_device = tiny.config(name), []
+    for images in (30, 60):
+        method = build_method(config, np.arange(images, dtype=np.int64) % 3, 3)
+        work = work_of(method, config, train=images, test=0)
+        of_device.append(estimate(work, STEP, READ, cores=2, speedup=1, apart=False).device_bytes)
+    a_row = {"wann": 4 * method.network.width + 16, "mopro": 4 * 128 * 0.25}  # its features if few; its queue
+    assert (of_device[1] - of_device[0]) / 30 == pytest.approx(a_row.get(name, 0), rel=0.1)
 
 
 def test_the_work_follows_from_the_plan(tiny: Any) -> None:
@@ -81,11 +94,11 @@ def test_the_work_follows_from_the_plan(tiny: Any) -> None:
     somnet = tiny.config("somnet", **{"model.freeze": "none"})
     work = work_of(build_method(somnet, labels, 3), somnet, train=50, test=5)
     assert (work.passes, work.map_bytes, work.batch_size) == (10, 0, 6)  # 2 of images, 2 of four regions
-    assert work.feature_bytes > 0  # the memory is initialised on features of all images
+    assert work.held_bytes > 0  # the memory is initialised on features of all images
     plain = tiny.config("plain")
     method = build_method(plain, labels, 3)
     frozen = work_of(method, plain, train=50, test=5)
-    assert frozen.feature_bytes == 0
+    assert frozen.held_bytes == 0
     assert frozen.map_bytes == 2 * np.prod(method.network.input_shape)
     assert frozen.trained_bytes < frozen.state_bytes  # the trunk is saved, and not trained
 
@@ -143,7 +156,7 @@ def test_configs_say_no_more_than_what_differs(file: Path) -> None:
 
 def test_plan_reads_the_data(tmp_path: Path, data: Path, tiny: Any, cli: Callable[..., Any]) -> None:
     (tmp_path / "tiny.toml").write_text(tiny.config("somnet", **{"model.freeze": "none"}).to_toml())
-    done = cli("plan", tmp_path / "tiny.toml", data, "--speedup", 20, "--cores", 8)
+    done = cli("plan", data, "--config", tmp_path / "tiny.toml", "--speedup", 20, "--cores", 8)
     assert done.code == 0, done.err
     assert "18 training images 10 times, 6 test images" in done.out
     assert "a device 20 times as fast as this cpu" in done.out
@@ -153,12 +166,12 @@ def test_plan_reads_the_data(tmp_path: Path, data: Path, tiny: Any, cli: Callabl
 
 def test_plan_needs_no_data_where_sizes_are_given(tmp_path: Path, tiny: Any, cli: Callable[..., Any]) -> None:
     (tmp_path / "tiny.toml").write_text(tiny.config("plain", **{"model.freeze": "none"}).to_toml())
-    done = cli("plan", tmp_path / "tiny.toml", "--images", 1000, "--test-images", 7, "--classes", 14)
+    done = cli("plan", "--config", tmp_path / "tiny.toml", "--images", 1000, "--test-images", 7, "--classes", 14)
     assert done.code == 0, done.err
     assert "1000 training images 4 times, 7 test images" in done.out
     assert "assumed: there are no images here to time" in done.out
     for words in ((), ("--images", 1000)):
-        too_little = cli("plan", tmp_path / "tiny.toml", *words)
+        too_little = cli("plan", "--config", tmp_path / "tiny.toml", *words)
         assert (too_little.code, "give the data, or --images" in too_little.err + too_little.out) == (2, True)
 
 

@@ -1,19 +1,27 @@
 """How likely a label is right, the threshold that keeps a promise, and that every place counts alike."""
 
+from pathlib import Path
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from somnet.runs.label_scores import (
-    HALF,
-    PROMISED,
-    LabelScores,
-    choose_threshold,
-    flagged_sentence,
-    with_label_scores,
-)
+from somnet.data.dataset import Part
+from somnet.data.index import SCHEMA, Index
+from somnet.data.proposals import Scan
+from somnet.methods.label_evidence import RegionFeatures
+from somnet.runs.doubt import HALF, PROMISED, choose_threshold, flagged_sentence
+from somnet.runs.label_scores import LabelScores, judge, spare_varied_classes, suggestions, with_label_scores
+
+
+def test_suggestions_are_sure_and_typical_of_the_class() -> None:
+    other, nearest = np.array([1, 1, 1]), np.array([1, 1, 2])
+    sure = np.array([0.85, 0.75, 0.95])
+    assert suggestions(other, sure, nearest).tolist() == [1, -1, -1]  # not sure; more like another class
 
 
 def test_the_threshold_by_hand() -> None:
@@ -63,3 +71,34 @@ def test_a_doubted_image_is_a_wrong_label_or_an_outlier() -> None:
 def test_clean_data_have_no_doubted_label() -> None:
     table = pa.table({"label_score": pa.array([0.9, 0.95, None], pa.float32())})
     assert flagged_sentence(table) == "no label is doubted"
+
+
+def test_a_class_that_is_more_varied_than_the_others_is_spared() -> None:
+    foreign, labels = np.array([0.9, 0.8, 0.1, 0.9, 0.0, 0.0]), np.array([0, 0, 0, 1, 1, 1])
+    assert spare_varied_classes(foreign, labels).tolist() == [0.0, 0.0, 0.0, 0.9, 0.0, 0.0]
+
+
+def crawl() -> tuple[RegionFeatures, NDArray[np.int64], Part]:
+    """Three classes of 100, of which 6 show another one and 12 of the first none, but all the same thing."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    shown = labels.copy()
+    shown[:6] = (labels[:6] + 1 + np.arange(6) // 3) % 3
+    shown[30:66:3] = 3
+    features = rng.normal(size=(300, 1, 16)) / 2 + 4 * np.eye(4, 16)[shown][:, None]
+    columns = {field.name: pa.nulls(300, field.type) for field in SCHEMA} | {"label": pa.array(labels, pa.int32())}
+    index = Index(Path(), ("ash", "elm", "oak"), pa.table(columns, SCHEMA))
+    part = Part(index, cast(Scan, None), np.full(300, -1))  # nothing of the files is needed
+    return RegionFeatures(features.astype(np.float16), np.ones((300, 1), bool)), shown, part
+
+
+def test_wrong_labels_and_foreign_pictures_are_told_apart() -> None:
+    regions, shown, part = crawl()
+    found = judge(lambda: iter([(np.arange(300), regions)]), part, None, seed=0)
+    wrong, foreign = shown != part.labels, shown == 3
+    assert (found.right[~wrong] > 0.5).mean() > 0.98
+    assert (found.right[wrong] < 0.5).all()
+    assert (found.known[foreign] < 0.5).all()
+    assert (found.known[~foreign] > 0.5).mean() > 0.98  # a wrong label is no outlier: it shows another class
+    assert found.suggested[wrong & ~foreign].tolist() == shown[wrong & ~foreign].tolist()
+    assert (found.suggested[foreign] == -1).all()

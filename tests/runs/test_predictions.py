@@ -50,7 +50,7 @@ def web(photos: "Photos", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         (["a/*"], ["a/B.png", "a/broken.jpg", "a/c.png", "a/deep/d.jpg"]),
         (["z", "a/c.png", "a/c.png", "z/*"], ["z/d.png", "a/c.png"]),
         (["photo[1].png"], ["photo[1].png"]),
-        (["a/notes.pdf", "missing.png"], ["a/notes.pdf", "missing.png"]),
+        (["a/notes.pdf"], ["a/notes.pdf"]),
     ],
 )
 def test_names_folders_and_patterns(web: Path, words: list[str], expected: list[str]) -> None:
@@ -60,6 +60,9 @@ def test_names_folders_and_patterns(web: Path, words: list[str], expected: list[
 def test_nothing_found_is_named(web: Path) -> None:
     with pytest.raises(DataError, match=r"no file matches \*\.tiff"):
         image_files([Path("*.tiff")])
+    for missing in ("missing.png", "missing/"):
+        with pytest.raises(DataError, match=r"missing.* does not exist"):
+            image_files([Path("b.png"), Path(missing)])
     (web / "empty").mkdir()
     with pytest.raises(DataError, match="no images in empty"):
         image_files([Path("empty")])
@@ -174,11 +177,23 @@ def test_any_text_survives_in_both_tables(
     folder = tmp_path_factory.mktemp("tables")
     row = Prediction(name, (), (), reason) if reason else Prediction(name, (label,), (0.5,))
     for file in ("p.csv", "p.jsonl"):
-        assert write_predictions([row], folder / file, top=2) == (1, int(reason is not None))
-    [read] = (json.loads(line) for line in (folder / "p.jsonl").read_text(encoding="utf-8").split("\n") if line)
+        assert write_predictions([row, Prediction("good")], folder / file, top=2) == (2, int(reason is not None))
+    read, _ = (json.loads(line) for line in (folder / "p.jsonl").read_text(encoding="utf-8").split("\n") if line)
     assert (read["file_name"], read["labels"], read["unreadable_reason"]) == (name, list(row.labels), reason)
     with (folder / "p.csv").open(newline="", encoding="utf-8") as file_:
-        header, cells = csv.reader(file_)
+        header, cells, _ = csv.reader(file_)
     assert len(cells) == len(header)
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
     assert cells[0].removeprefix("'") == name.removeprefix("'")
+
+
+@pytest.mark.parametrize("out", ["p.csv", "p.jsonl"])
+def test_a_table_is_never_replaced_by_errors(web: Path, out: str) -> None:
+    Path(out).write_text("the old one")
+    bad = [Prediction("a/broken.jpg", unreadable_reason="not an image"), Prediction("b", unreadable_reason="empty")]
+    with pytest.raises(
+        DataError, match=r"none of 2 files can be read \(the first: not an image\), so p\..* not written"
+    ):
+        write_predictions(bad, Path(out), top=2)
+    assert Path(out).read_text() == "the old one"
+    assert write_predictions([*bad, Prediction("c", ("ash",), (1.0,))], Path(out), top=1) == (3, 2)

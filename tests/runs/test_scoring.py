@@ -38,7 +38,8 @@ def index_of(*rows: dict[str, Any]) -> Index:
 def scan_of(count: int) -> Scan:
     empty = np.zeros((count, 0, 4), np.float32)
     keys, none = pa.array([b"k"] * count), pa.nulls(count)
-    return Scan(keys, np.full((count, 2), 100, np.int32), empty, np.zeros(count, np.int64), none, none)
+    sizes, quality = np.full((count, 2), 100, np.int32), np.ones((count, 5), np.float32)
+    return Scan(keys, sizes, empty, np.zeros(count, np.int64), none, none, quality)
 
 
 def part_of(index: Index, count: int) -> Part:
@@ -120,8 +121,6 @@ def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> Non
     assert images["is_background_issue"].to_pylist() == [False, False, False, True]
     assert images["clean_box"].to_pylist()[:3] == [[0, 0, 64, 64]] * 3
     assert images["predicted_score"].to_pylist() == pytest.approx([0.9, 0.7, 0.45, 0.9])
-    assert images["duplicate_group"].to_pylist() == [None, 0, None, 0]
-    assert images["is_near_duplicate_issue"].to_pylist() == [False, False, False, True]  # the first of a group is none
     assert images["winner_slot"].null_count == 4  # this method has no memory
 
 

@@ -8,12 +8,10 @@ import pytest
 
 from somnet.errors import SomnetError
 from somnet.system.files import (
-    atomic_folder,
     atomic_path,
     cache_folder,
     clear_leftovers,
     display_name,
-    replace_folder,
     write_json,
     write_text,
 )
@@ -76,15 +74,16 @@ def test_a_folder_in_the_way_is_a_somnet_error(tmp_path: Path) -> None:
 
 def test_what_a_kill_left_is_cleared_once_it_is_old_enough(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    for name, age in (("deep/.a.bin.x1.part", 7200), (".b.bin.x2.part", 60), ("mine.part", 7200), (".hidden", 7200)):
+    ages = {"deep/.a.bin.x1.somnet-part": 7200, ".b.bin.x2.somnet-part": 60, ".mine.part": 7200, ".hidden": 7200}
+    for name, age in ages.items():
         (tmp_path / name).touch()
         then = (tmp_path / name).stat().st_mtime - age
         os.utime(tmp_path / name, (then, then))
     clear_leftovers(tmp_path, hours=1)
-    assert sorted(os.listdir(tmp_path)) == [".b.bin.x2.part", ".hidden", "deep", "mine.part"]
+    assert sorted(os.listdir(tmp_path)) == [".b.bin.x2.somnet-part", ".hidden", ".mine.part", "deep"]
     assert os.listdir(tmp_path / "deep") == []
     clear_leftovers(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "deep", "mine.part"]
+    assert sorted(os.listdir(tmp_path)) == [".hidden", ".mine.part", "deep"]
 
 
 def test_a_written_file_can_be_read_by_others(tmp_path: Path) -> None:
@@ -118,45 +117,3 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache/somnet"
-
-
-def test_a_folder_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
-    target = tmp_path / "deep" / "model"
-    with atomic_folder(target) as folder:
-        (folder / "a.txt").write_text("first")
-        assert not target.exists()
-    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(target) as folder:
-        (folder / "missing" / "a.txt").write_text("second")
-    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("a.txt", "first")]
-    with atomic_folder(target) as folder:
-        (folder / "b.txt").write_text("third")
-    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("b.txt", "third")]
-    assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_folder_below_a_file_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(SomnetError, match="cannot write"), atomic_folder(tmp_path / "file" / "model"):
-        raise AssertionError("began all the same")
-
-
-def test_a_folder_that_cannot_be_replaced_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    new, target = tmp_path / ".target.part", tmp_path / "target"
-    for folder in (new, target):
-        folder.mkdir()
-        (folder / "who").write_text(folder.name)
-    rename = os.rename
-
-    def fail_on_the_new_one(source: Path, place: Path) -> None:
-        if source == new:
-            raise OSError("no")
-        rename(source, place)
-
-    monkeypatch.setattr(os, "rename", fail_on_the_new_one)
-    with pytest.raises(OSError, match="no"):
-        replace_folder(new, target)
-    assert (target / "who").read_text() == "target"
-    monkeypatch.undo()
-    replace_folder(new, target)
-    assert (target / "who").read_text() == ".target.part"
-    assert [file.name for file in tmp_path.iterdir()] == ["target"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from somnet.system.parallel import in_threads, on_all_cores, own_cores
+from somnet.system.parallel import in_threads, on_all_cores
 
 
 def test_results_come_in_order_from_several_threads() -> None:
@@ -63,13 +63,3 @@ def test_results_of_processes_are_not_held(in_order: bool) -> None:
     assert len(seen) == 48
     assert not any(result() for result in seen[:32])  # the last chunk may still be at hand
     assert len(list(chunks)) == 1
-
-
-def test_cores_are_those_this_process_may_use_and_ranks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 4, 5, 9})
-    assert own_cores() == 5
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert own_cores() == 2
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert own_cores() == 1

@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from somnet.core.types import BagBatch, Phase
-from somnet.data.proposals import scan
+from somnet.data.checked_tables import read_checked
+from somnet.data.proposals import SCAN_SCHEMA, scan
 from somnet.data.sources import open_source
 from somnet.errors import DataError, RunError, TrainingStopped
 from somnet.methods.base import Step
@@ -153,8 +154,8 @@ def test_boxes_found_by_ranks_are_those_of_one(worked: Worked, data: Path, tiny:
     for rank in (worked.first, worked.second):
         assert np.array_equal(np.array(rank["boxes"], np.float32), alone.boxes)
     assert len(list((worked.cache / "files").iterdir())) == 1  # the ranks' tables are put together
-    parts = list((worked.cache / "proposals").glob("*/*.parquet"))
-    assert sum(pq.read_metadata(part).num_rows for part in parts) == len(set(alone.keys))  # each found once
+    parts = list((worked.cache / "proposals").glob("*/*.table"))
+    assert sum(read_checked(part, SCAN_SCHEMA).num_rows for part in parts) == len(set(alone.keys))  # each found once
 
 
 def test_what_ranks_cannot_do_exactly_is_refused(worked: Worked) -> None:
@@ -270,6 +271,12 @@ def test_a_gpu_belongs_to_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         device_of_rank("cuda:0")
     with pytest.raises(RunError, match="2 processes, but there are"):
         device_of_rank("cuda")
+
+
+def test_the_only_process_of_a_machine_has_a_gpu_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.cuda.set_device takes no other: several machines with one process each."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert [device_of_rank(name) for name in ("cuda", "cuda:3", "cpu")] == ["cuda:0", "cuda:3", "cpu"]
 
 
 @given(st.integers(0, 200), st.integers(1, 17))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from somnet.methods.base import Step
 from somnet.methods.somnet import SomNet
 from somnet.runs.checkpoint import load_checkpoint
 from somnet.system.folders import LAST
+from somnet.training.loop import Trainer
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -115,6 +117,17 @@ def test_training_learns(toy: "MakeToy", tmp_path: Path) -> None:
     made = toy("plain", **{"train.epochs": 8, "train.lr": 0.05})
     history = made.trainer(tmp_path).run().history
     assert history[-1]["loss/cls"] < 0.5 * history[0]["loss/cls"]
+
+
+def test_images_count_by_their_weights(toy: "MakeToy", tmp_path: Path) -> None:
+    made = toy("plain", **{"train.epochs": 1, "train.batch_size": 100})  # one step, on all images
+    logits = torch.cat([made.method.predict(batch.images) for batch in made.bag_pass(1)]).detach()
+    each = torch.nn.functional.cross_entropy(logits, torch.from_numpy(made.labels), reduction="none")  # (n,)
+    weights = np.linspace(0, 2, len(made.labels), dtype=np.float32)
+    images = replace(made.images(), weights=weights)
+    images = replace(images, views=lambda: [images.inputs])  # the whole image, as above
+    history = Trainer(made.method, made.config, images, tmp_path).run().history
+    assert history[0]["loss/cls"] == pytest.approx(float((each * torch.from_numpy(weights)).mean()), rel=1e-4)
 
 
 def test_a_frozen_trunk_does_not_move(toy: "MakeToy", tmp_path: Path) -> None:

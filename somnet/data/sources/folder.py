@@ -1,47 +1,83 @@
 """DIR/<class>/* and DIR/train|val|test/<class>/*."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from somnet.data.decode import read_picture
 from somnet.data.index import Index, make_index
-from somnet.errors import DataError
+from somnet.errors import DataError, UnreadableImage
 from somnet.system.files import display_name
 
 SPLITS = {b"train": "train", b"val": "val", b"validation": "val", b"valid": "val", b"test": "test"}
 
+MOST_TRIED = 20  # files that are opened to see whether a folder has images
+
 # What crawlers leave beside images. All other files are tried as images, whatever their name says.
 SIDECARS = tuple(
     b".txt .json .jsonl .csv .tsv .xml .html .htm .md .parquet .db .ini .log .py .yaml .yml .toml .zip .tar .gz .npy "
-    b".npz".split()
+    b".npz .arrow".split()
 )
 
 
 def read_folder(root: Path) -> Index:
     """List a folder of class folders, with or without a level of splits above."""
     top = os.fsencode(root)
-    folders = _folders(top)
-    split_folders = [name for name in folders if name.lower() in SPLITS]
-    if split_folders and (len(split_folders) == len(folders) or b"train" in [name.lower() for name in split_folders]):
-        splits = [(SPLITS[name.lower()], name) for name in split_folders]
-    else:
-        splits = [("train", b"")]
-    images = [
-        (split, class_name, file_name)
-        for split, folder in splits
-        for class_name in _folders(os.path.join(top, folder))
-        for file_name in files_below(top, os.path.join(folder, class_name))
-    ]
+    folders = folders_in(top)
+    splits = [(SPLITS[name.lower()], name) for name in split_folders(folders)] or [("train", b"")]
+    images: list[tuple[str, bytes, bytes]] = []
+    empty = []
+    for split, folder in splits:
+        for class_name in folders_in(os.path.join(top, folder)):
+            found = list(files_below(top, os.path.join(folder, class_name)))
+            images += [(split, class_name, file_name) for file_name in found]
+            if not found:
+                empty.append(display_name(os.path.join(folder, class_name)))
     classes = sorted({class_name for _, class_name, _ in images})
     number = {class_name: i for i, class_name in enumerate(classes)}
     rows = (
         {"file_name": file_name, "label": number[class_name], "split": split} for split, class_name, file_name in images
     )
-    return make_index(root, map(display_name, classes), rows)
+    return replace(make_index(root, map(display_name, classes), rows), empty=tuple(empty))
 
 
-def _folders(path: bytes) -> list[bytes]:
+def split_folders(folders: Collection[bytes]) -> list[bytes]:
+    """Which of the topmost folders are splits: none where a class may be called `test`."""
+    splits = [name for name in folders if name.lower() in SPLITS]
+    return splits if len(splits) == len(folders) or b"train" in [name.lower() for name in splits] else []
+
+
+def refuse_one_class(root: Path) -> None:
+    """Refuse a folder that has images itself, and none in folders of its own: somebody has given a single class."""
+    with os.scandir(os.fsencode(root)) as entries:
+        files = sorted(entry.path for entry in entries if is_candidate(entry.name) and entry.is_file())
+    if not any(_is_image(file) for file in files[:MOST_TRIED]):
+        return
+    parent = Path(os.path.abspath(root)).parent
+    whole = parent.parent if os.fsencode(parent.name.lower()) in SPLITS else parent
+    raise DataError(
+        f"{root} has images, but no class folders, as if it were a single class: give its parent, {whole}, or put the "
+        "images of each class into a folder of its own"
+    )
+
+
+def is_candidate(name: bytes) -> bool:
+    """Whether a file may be an image, by its name: it is not hidden, and nothing that lies beside images."""
+    return not name.startswith(b".") and not name.lower().endswith(SIDECARS)
+
+
+def _is_image(file: bytes) -> bool:
+    try:
+        read_picture(os.fsdecode(file), at_least=1)
+    except UnreadableImage:
+        return False
+    return True
+
+
+def folders_in(path: bytes) -> list[bytes]:
+    """Names of the folders in a folder, hidden ones left out."""
     try:
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b"."))
@@ -66,5 +102,5 @@ def files_below(root: bytes, folder: bytes) -> Iterator[bytes]:
         visited.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith(b"."))
         for name in sorted(files):
-            if not name.startswith(b".") and not name.lower().endswith(SIDECARS):
+            if is_candidate(name):
                 yield os.path.relpath(os.path.join(current, name), root)

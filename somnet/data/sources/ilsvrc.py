@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from scipy.io import loadmat
 
 from somnet.data.index import Index, index_from_columns
 from somnet.data.sources.folder import files_below
@@ -75,6 +74,8 @@ def _from_devkit(root: Path, folder: str, kit: Path, wnids: list[str]) -> Index:
     ids = read_list(kit / TRUTH, [("id", pa.int32())])["id"].to_pylist()
     rows = {wnid: row for row, wnid in enumerate(wnids)}
     try:
+        from scipy.io import loadmat  # slow to load, and few have this data set
+
         synsets = loadmat(kit / META, squeeze_me=True)["synsets"]
         row_of = {int(synset["ILSVRC2012_ID"]): rows.get(str(synset["WNID"])) for synset in synsets}
     except Exception as error:  # its reader raises nearly every built-in exception on some broken file

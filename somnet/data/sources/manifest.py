@@ -1,10 +1,11 @@
 """metadata.csv, .jsonl or .parquet: one row per image. Once it exists it, not the folder, gives the label."""
 
+import contextlib
 import csv
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,47 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from somnet.data.index import Index, make_index
+from somnet.data.sources.folder import SPLITS, folders_in
 from somnet.errors import DataError
 from somnet.system.files import atomic_path, display_name
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-COLUMNS = "file_name, label, and optionally split, true_label, true_box (x1 y1 x2 y2)"
+COLUMNS = "file_name, label, and optionally split, weight, verified, true_label, true_box (x1 y1 x2 y2)"
+VERIFIED = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 OUTSIDE = "lies outside the data folder: put the file inside it"
 
 
 def find_manifest(folder: Path) -> Path | None:
-    """The manifest of a data folder, if it has one."""
-    manifests = [folder / name for name in NAMES if (folder / name).is_file()]
+    """The manifest of a folder, if it has one."""
+    manifests = [folder / name for name in NAMES if os.path.isfile(folder / name)]
     if len(manifests) > 1:
         raise DataError(f"{folder} has {len(manifests)} manifests, {', '.join(f.name for f in manifests)}: keep one")
     return manifests[0] if manifests else None
 
 
+def find_manifests(root: Path) -> list[Path]:
+    """The manifest of a data folder; or those of its train, val and test folders."""
+    if manifest := find_manifest(root):
+        return [manifest]
+    splits = (root / os.fsdecode(name) for name in folders_in(os.fsencode(root)) if name.lower() in SPLITS)
+    return [manifest for folder in splits if (manifest := find_manifest(folder))]
+
+
 def read_manifest(file: Path) -> Index:
     """List the rows of a manifest; file names are relative to its folder and may not lead out of it."""
+    return read_manifests(file.parent, [file])
+
+
+def read_manifests(root: Path, files: Sequence[Path]) -> Index:
+    """The same for several, in a data folder itself or in those of its splits."""
+    listed = [row for file in files for row in _listed(root, file)]
+    classes = sorted({row["label"] for row in listed if row["label"] is not None})
+    number = {name: i for i, name in enumerate(classes)}
+    return make_index(root, classes, ({**row, "label": number.get(row["label"])} for row in listed))
+
+
+def _listed(root: Path, file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a manifest as rows of an index, with the name of the class for a label."""
     rows = list(_rows(file))
     if not rows:
         raise DataError(f"{file} lists no images: fill it in, or delete it where the folders are the classes")
@@ -37,23 +61,20 @@ def read_manifest(file: Path) -> Index:
         if column not in rows[0]:
             present = ", ".join(str(name) for name in rows[0] if name is not None)
             raise DataError(f"{file} has no column {column} (it has {present}): the columns are {COLUMNS}")
-    names = [label_text(row.get("label")) for row in rows]
-    classes = sorted({name for name in names if name is not None})
-    number = {name: i for i, name in enumerate(classes)}
-    root = file.parent
-    real_root = os.path.realpath(root)
-    listed = (
-        {
-            "file_name": _bytes(str(row.get("file_name") or "")),
-            "label": number[name] if name is not None else None,
-            "split": _split(label_text(row.get("split"))),
+    folder = os.path.relpath(file.parent, root)
+    own_root = os.path.realpath(file.parent)
+    for line, row in enumerate(rows, start=1):
+        name, label = _bytes(str(row.get("file_name") or "")), label_text(row.get("label"))
+        yield {
+            "file_name": name if folder == "." else os.path.join(os.fsencode(folder), name),
+            "label": label,
+            "split": _split(label_text(row.get("split")) or (None if folder == "." else folder)),
+            "weight": _weight(row.get("weight"), file, line),
             "true_label": label_text(row.get("true_label")),
             "true_box": _box(row.get("true_box"), file, line),
-            "problem": _problem(real_root, row.get("file_name"), name),
+            "verified": _verified(row.get("verified"), file, line),
+            "problem": _problem(own_root, row.get("file_name"), label),
         }
-        for line, (row, name) in enumerate(zip(rows, names, strict=True), start=1)
-    )
-    return make_index(root, classes, listed)
 
 
 def write_manifest(root: Path, rows: Iterable[tuple[str, str, str, str, str]]) -> None:
@@ -104,6 +125,24 @@ def _split(name: str | None) -> str:
     """Upper and lower case are one, as they are for folders."""
     spelled = (name or "train").lower()
     return {"validation": "val", "valid": "val"}.get(spelled, spelled)
+
+
+def _weight(value: Any, file: Path, line: int) -> float | None:
+    """How much an image counts in training; None where nothing is said."""
+    if label_text(value) is None:
+        return None
+    with contextlib.suppress(TypeError, ValueError):
+        if 0 <= float(value) < math.inf:
+            return float(value)
+    raise DataError(f"{file} row {line}: the weight {value!r} is not a number of 0 or more: fix it, or leave it empty")
+
+
+def _verified(value: Any, file: Path, line: int) -> bool:
+    """Whether a person has confirmed the label."""
+    spelled = (label_text(value) or "").lower().removesuffix(".0")  # as tables write a flag that is sometimes empty
+    if spelled not in VERIFIED:
+        raise DataError(f"{file} row {line}: verified is {value!r}: write true, or nothing")
+    return VERIFIED[spelled]
 
 
 def _box(value: Any, file: Path, line: int) -> list[float] | None:

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from somnet.data.decode import MAX_BYTES
 from somnet.data.index import Index, index_from_columns, join_indexes
-from somnet.data.sources.folder import SPLITS, read_folder
+from somnet.data.location import MAX_BYTES
+from somnet.data.sources.folder import SPLITS
 from somnet.data.sources.lists import class_names, repeated
 from somnet.data.sources.manifest import label_text
 from somnet.errors import DataError
@@ -31,9 +31,10 @@ from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 
-IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm")
+IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "avif", "heic", "heif")
 LABELS = ("cls", "txt", "json")  # the first of them that is there counts
 CLASSES = "classes.txt"  # beside the shards, where numbers stand for classes: one name per line
+SPLIT_WORDS = {**SPLITS, b"dev": "val", b"eval": "test", b"evaluation": "test", b"testing": "test"}
 LARGEST_HEADER = 1 << 20  # bytes: a name, or a label; more is an attack
 
 FORMAT = 1  # raise it when the table of members changes
@@ -55,11 +56,6 @@ def find_shards(root: Path) -> list[Path]:
     return [file for folder in folders for file in sorted(folder.glob("*.tar")) if file.is_file()]
 
 
-def has_shards(root: Path) -> bool:
-    """Whether a folder has archives and nothing else to train on: an archive may lie beside what came out of it."""
-    return bool(find_shards(root)) and len(read_folder(root)) == 0
-
-
 def read_shards(data: Path) -> Index:
     """The images of one archive or of all archives of a folder."""
     files = [data] if data.is_file() else find_shards(data)
@@ -77,7 +73,7 @@ def read_shards(data: Path) -> Index:
         columns = {
             "file_name": pc.binary_join_element_wise(pa.scalar(archive), table["name"], pa.scalar(b"/")),
             "label": pc.index_in(table["label"], value_set=pa.array(list(numbers), pa.string())),
-            "split": repeated(_split(file.relative_to(root)), len(table)),
+            "split": repeated(split_of(file.relative_to(root)), len(table)),
             "true_label": table["true_label"],
             "problem": table["problem"],
             "archive": pa.repeat(pa.scalar(archive, pa.binary()), len(table)),
@@ -101,10 +97,10 @@ def _classes(root: Path, labels: list[str]) -> tuple[list[str], list[str]]:
     return sorted(labels), sorted(labels)
 
 
-def _split(name: Path) -> str:
+def split_of(name: Path) -> str:
     """The split that the words of a name tell, as in photos-val-000012.tar or train/000012.tar; train if none does."""
     words = re.split(rb"[^a-z]+", os.fsencode(name).lower())
-    return next((SPLITS[word] for word in reversed(words) if word in SPLITS), "train")
+    return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
 
 
 # --- the members of an archive
@@ -136,12 +132,12 @@ def _cache_file(file: Path) -> Path:
 def _stamp(file: Path) -> dict[bytes, bytes]:
     """What tells a changed archive."""
     status = os.stat(file)
-    return {b"somnet": b"%d %d %d" % (FORMAT, status.st_size, status.st_mtime_ns)}
+    return {b"somnet": b"%d %d %d %d" % (FORMAT, status.st_size, status.st_mtime_ns, status.st_ctime_ns)}
 
 
 def _cached(file: Path) -> pa.Table | None:
     try:
-        table = pq.read_table(_cache_file(file))
+        table = pq.read_table(_cache_file(file), page_checksum_verification=True)
     except (OSError, pa.ArrowException):
         return None  # not there, or damaged and as good as not there
     return table if (table.schema.metadata or {}).items() >= _stamp(file).items() else None
@@ -152,7 +148,7 @@ def _list_members(file: Path) -> None:
     stamp = _stamp(file)
     table = pa.Table.from_pylist(list(read_members(file)), schema=MEMBERS.with_metadata(stamp))
     with atomic_path(_cache_file(file)) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def read_members(file: Path) -> Iterator[dict[str, Any]]:

@@ -16,12 +16,17 @@ def evidence_figure(image: Image.Image, evidence: Floats, label: str, probabilit
     canvas.heading(label, f"predicted with a probability of {probability:.1%}", 2 * step - 20, margin)
     top, right = margin + HEADING, margin + step
     highest = float(np.max(evidence, initial=0))
-    cells = Image.fromarray(np.asarray(evidence, np.float32))
-    smooth = cells.resize((round(width * FINE), round(height * FINE)), Image.Resampling.BICUBIC)
-    shade = np.clip(np.asarray(smooth) / (highest or 1.0), 0, 1)  # (H, W)
+    lit = evidence_overlay(image, evidence, round(width * FINE), round(height * FINE))
     canvas.picture(image, margin, top, width, height, 6)
-    canvas.picture(overlay(image, shade), right, top, width, height, 6)
+    canvas.picture(lit, right, top, width, height, 6)
     canvas.picture(colour_scale(), right, top + height + 10, step - 20, 9, 4)
     canvas.text(right, top + height + 26, "no evidence for it", 12, GREY)
     canvas.text(right + step - 20, top + height + 26, f"strong (+{highest:.1f})", 12, GREY, anchor="ra")
     return canvas.finish()
+
+
+def evidence_overlay(image: Image.Image, evidence: Floats, width: int, height: int) -> Image.Image:
+    """An image of that size in the colours of the evidence (H, W), the strongest of which is the brightest."""
+    cells = Image.fromarray(np.asarray(evidence, np.float32))
+    smooth = cells.resize((width, height), Image.Resampling.BICUBIC)
+    return overlay(image, np.clip(np.asarray(smooth) / (float(np.max(evidence, initial=0)) or 1.0), 0, 1))

@@ -1,50 +1,62 @@
 // The image card: picture, heat map, boxes, scores, and the decision.
 "use strict";
 
-const imageCard = (() => {
-  const { make, byId, decisions } = somnet;
+somnet.card = (() => {
+  const { make, byId, number, decisions, images, sheet } = somnet;
   const GRID = 128; // cells of the heat map along its longer side
   // Cividis, which looks the same to everybody; [share, red, green, blue].
   const COLOURS = [[0, 0, 34, 78], [0.25, 65, 77, 107], [0.5, 124, 123, 120], [0.75, 188, 175, 111], [1, 254, 232, 56]];
   const visible = { heat: false, boxes: true, dropped: false };
-  let place = null, cards = null, at = 0, waiting = null;
+  let run, page, row = null, cards = null, at = 0, waiting = null;
+  let served = false; // by somnet review, which has the images themselves
+  let done = false; // the last image was decided: keys for the next one must not change it
 
-  const row = () => classPage.current().rows[place];
-  const step = (by) => go(classPage.walk.step(place, by));
+  // The image so many steps along the sheet, or null.
+  function beside(by) {
+    const place = sheet.placeOf(row);
+    return place < 0 ? null : sheet.rows()[place + by] ?? null;
+  }
+
+  function step(by) {
+    const to = beside(by);
+    if (to !== null) go(to);
+    else if (by > 0) byId("card-end").hidden = false;
+  }
 
   function go(to) {
-    if (to === null || waiting !== null) return; // no key counts for an image that is not shown yet
-    history.replaceState(null, "", `#${classPage.current().label}/${classPage.current().rows[to]}`);
+    if (waiting !== null) return; // no key counts for an image that is not shown yet
+    history.replaceState(null, "", page.address(to));
     show(to);
   }
 
   async function show(wanted) {
-    const known = classPage.cardIfLoaded(wanted);
+    const known = images.cardIfLoaded(wanted);
     if (known) return draw(wanted, ...known);
     waiting = wanted;
-    const loaded = await classPage.card(wanted);
+    const loaded = await images.card(wanted);
     if (waiting === wanted) draw(wanted, ...loaded);
     return undefined;
   }
 
   function draw(wanted, loaded, position) {
-    [place, cards, at, waiting] = [wanted, loaded, position, null];
-    const run = classPage.run();
-    const current = classPage.current();
-    byId("card-name").replaceChildren(make("bdi", {}, cards.name[at]));
-    byId("card-place").textContent = classPage.walk.where(place);
-    byId("card-why").textContent = cards.why[at];
-    byId("card-why").dataset.state = current.states[place];
-    const suggestion = classPage.suggested(cards, at);
-    byId("card-suggestion").hidden = !(suggestion !== null && cards.sure[at]);
+    [row, cards, at, waiting, done] = [wanted, loaded, position, null, false];
+    byId("card-name").replaceChildren(make("bdi", { title: cards.name[at] }, cards.name[at]));
+    const place = sheet.placeOf(row);
+    byId("card-place").textContent = place < 0 ? "" : `${number(place + 1)} of ${number(sheet.rows().length)}`;
+    byId("card-why").replaceChildren(...Object.entries(cards.why[at]).map(([state, text]) =>
+      make("p", { class: "why", "data-state": state }, text)));
+    const suggestion = images.suggestion(row);
+    byId("card-suggestion").hidden = !(suggestion !== null && images.columns.sure[row]);
     byId("card-suggestion").replaceChildren("Suggested label: ", make("b", {}, make("bdi", {}, run.classes[suggestion] ?? "")));
-    drawScores(run, current);
-    drawPicture(current);
+    byId("card-end").hidden = true;
+    byId("card-note").textContent = "";
+    drawScores();
+    drawPicture();
+    drawTwins();
     drawRegions();
-    byId("new-label").value = suggestion === null ? "" : String(suggestion);
     drawDecision();
-    byId("card-previous").disabled = classPage.walk.step(place, -1) === null;
-    byId("card-next").disabled = classPage.walk.step(place, 1) === null;
+    byId("card-previous").disabled = beside(-1) === null;
+    byId("card-next").disabled = beside(1) === null;
     if (!byId("card").open) {
       byId("card").showModal();
       byId("card").focus(); // and not its first button
@@ -63,30 +75,31 @@ const imageCard = (() => {
     return make("a", { href: `memory.html#slot=${slot}` }, slot);
   }
 
-  function drawScores(run, current) {
+  function drawScores() {
     const regions = cards.regions[at];
-    const best = regions.best;
-    const bestOf = (name, digits) => (regions[name] ? regions[name][best].toFixed(digits) : "–");
-    const lines = [
-      ["given label", run.classes[current.label]],
-      ["model sees", run.classes[cards.predicted[at]]],
-      ["label_score", cards.score[at].toFixed(3)],
-      ["background_score", cards.background[at].toFixed(3)],
-      ["winner slot of the best region", slotLink(regions, best)],
-      ["d-, r- and a-score of it", `${bestOf("d", 3)} · ${bestOf("r", 4)} · ${bestOf("a", 3)}`],
-    ];
+    const { label, seen, score } = images.columns;
+    const lines = [["given label", run.classes[label[row]] ?? "–"]];
+    if (regions) {
+      const bestOf = (name, digits) => (regions[name] ? regions[name][regions.best].toFixed(digits) : "–");
+      lines.push(
+        ["model sees", run.classes[seen[row]] ?? "–"],
+        ["label_score", score[row].toFixed(3)],
+        ["background_score", cards.background[at].toFixed(3)],
+        ["winner slot of the best region", slotLink(regions, regions.best)],
+        ["d-, r- and a-score of it", `${bestOf("d", 3)} · ${bestOf("r", 4)} · ${bestOf("a", 3)}`]);
+    }
     byId("card-scores").replaceChildren(...lines.map(([name, value]) =>
       make("div", {}, make("dt", {}, name), make("dd", {}, make("bdi", {}, value)))));
   }
 
-  function drawPicture(current) {
-    const [width, height] = cards.regions[at].size;
-    const have = current.pictures[place] === "1";
+  function drawPicture() {
+    const [width, height] = cards.regions[at]?.size ?? [4, 3];
+    const have = images.columns.pictured[row] === 1;
     const image = byId("card-image");
     image.hidden = !have;
     byId("card-missing").hidden = have;
     image.alt = cards.name[at];
-    if (have) image.src = somnet.picture(row());
+    if (have) image.src = somnet.picture(row);
     else image.removeAttribute("src");
     byId("stage").style.aspectRatio = `${width} / ${height}`;
     byId("stage").style.setProperty("--shape", String(width / height));
@@ -96,6 +109,7 @@ const imageCard = (() => {
   }
 
   function boxesOf(regions) {
+    if (!regions) return [];
     return regions.weight.map((weight, region) => ({
       region, weight, best: region === regions.best, box: regions.box.slice(4 * region, 4 * region + 4),
     }));
@@ -141,9 +155,19 @@ const imageCard = (() => {
     context.putImageData(pixels, 0, 0);
   }
 
+  // With a server: what the network itself sees, drawn as predict does it.
+  function drawEvidence() {
+    const shown = visible.heat && images.columns.pictured[row] === 1;
+    const address = `heat/${row}.jpg`;
+    byId("heat-image").hidden = !shown;
+    if (shown && byId("heat-image").getAttribute("src") !== address) byId("heat-image").setAttribute("src", address);
+    byId("heat").hidden = byId("scale").hidden = true;
+  }
+
   function drawHeat() {
-    byId("heat").hidden = byId("scale").hidden = !visible.heat;
-    if (!visible.heat) return;
+    if (served) return void drawEvidence();
+    byId("heat").hidden = byId("scale").hidden = !visible.heat || !cards.regions[at];
+    if (!visible.heat || !cards.regions[at]) return;
     const { heat, columns, lines } = summedWeights(cards.regions[at]);
     const top = Math.max(...heat, 1e-9);
     paint(byId("heat"), columns, lines, (cell) => heat[cell] / top);
@@ -151,11 +175,32 @@ const imageCard = (() => {
     byId("scale-top").textContent = top.toFixed(2);
   }
 
+  function twin({ row: other, name, split, label, picture }) {
+    const source = other !== null && images.columns.pictured[other] ? somnet.picture(other) : picture;
+    const frame = make("span", { class: "thumb" }, source ? make("img", { src: source, alt: "" }) : make("span", { class: "missing small" }, "no picture"));
+    const told = make("span", { class: "caption" }, make("bdi", { class: "clip" }, images.base(name)),
+      make("span", { class: split === "train" ? "muted" : "bad" }, split === "train" ? "" : `in ${split} `, make("bdi", { class: "clip" }, label)));
+    return other === null ? make("span", { title: name }, frame, told) : make("a", { href: page.address(other), title: name }, frame, told);
+  }
+
+  function drawTwins() {
+    const twins = cards.twins?.[at] ?? [];
+    byId("twins").hidden = twins.length === 0;
+    byId("twin-list").replaceChildren(...twins.map(twin));
+  }
+
+  function openOriginal() {
+    if (!served || byId("open-original").hidden) return;
+    byId("original-image").setAttribute("src", `original/${row}.jpg`);
+    byId("original").showModal();
+  }
+
   function drawRegions() {
     const regions = cards.regions[at];
     const cell = (name, region, digits) =>
       make("td", { class: "number" }, regions[name] ? regions[name][region].toFixed(digits) : "–");
     const rows = boxesOf(regions).sort((a, b) => b.weight - a.weight || a.region - b.region);
+    byId("region-list").hidden = !regions;
     byId("regions").replaceChildren(...rows.map(({ region, weight, best }) => {
       const what = [region === 0 ? "whole image" : `box ${region}`, best ? "best" : weight > 0 ? "kept" : "dropped"];
       return make("tr", { class: weight > 0 || best ? "" : "muted",
@@ -182,54 +227,51 @@ const imageCard = (() => {
   // -------------------------------------------------------------------------------------------- decision
 
   function drawDecision() {
-    if (place === null) return;
-    const decision = decisions.get(row());
-    for (const [key, name] of Object.entries(decisions.names)) {
-      byId(`mark-${name}`).setAttribute("aria-pressed", String(decision?.[0] === key));
-    }
+    if (row === null) return;
+    const decision = decisions.get(row);
+    for (const [key, name] of decisions.names) byId(`mark-${name}`).setAttribute("aria-pressed", String(decision?.[0] === key));
     byId("mark-none").disabled = decision === null;
-    if (decision?.[0] === "r") byId("new-label").value = decision.slice(1);
+    byId("card-label").textContent = decision?.[0] === "r" ? `as ${run.classes[Number(decision.slice(1))]}` : "";
   }
 
-  function decide(decision) {
-    if (waiting !== null) return;
-    decisions.set([[row(), decision]]);
-    if (decision !== null) step(1);
+  // A key counts for an image once: behind the last one there is nothing to decide, a click still changes it.
+  async function decide(key, { byKey = false } = {}) {
+    if (waiting !== null || (byKey && done)) return;
+    const mine = row;
+    const changes = key === null ? [[mine, null]] : await somnet.review.changesFor([mine], key);
+    if (changes === null || mine !== row) return;
+    decisions.set(changes);
+    done = key !== null && beside(1) === null;
+    if (key !== null && byId("card").open) step(1); // who has closed it meanwhile does not want the next one
   }
 
-  function relabel() {
-    const label = byId("new-label").value;
-    if (label === "") byId("new-label").focus();
-    else decide(`r${label}`);
-  }
-
-  function undo() {
-    const rows = decisions.undo();
-    const back = rows.length === 1 ? classPage.current().rows.indexOf(rows[0]) : -1;
-    if (back >= 0) go(back);
+  async function undo() {
+    const rows = await decisions.undo();
+    if (rows.length === 1 && sheet.placeOf(rows[0]) >= 0) go(rows[0]);
   }
 
   function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select")) return;
-    const does = {
-      ArrowRight: () => step(1), ArrowLeft: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1),
-      h: () => toggle("heat"), b: () => toggle("boxes"), x: () => toggle("dropped"),
-      k: () => decide("k"), d: () => decide("d"), r: relabel, u: undo,
-    }[event.key];
+    const does = new Map([
+      ["ArrowRight", () => step(1)], ["ArrowLeft", () => step(-1)], ["ArrowDown", () => step(1)], ["ArrowUp", () => step(-1)],
+      ["h", () => toggle("heat")], ["b", () => toggle("boxes")], ["x", () => toggle("dropped")], ["u", undo], ["o", openOriginal],
+      ...[..."kdsr"].map((key) => [key, () => decide(key, { byKey: true })]),
+    ]).get(event.key);
     if (!does) return;
     event.preventDefault();
     does();
   }
 
-  function start() {
-    const { classes } = classPage.run();
-    byId("new-label").replaceChildren(make("option", { value: "" }, "new label …"), ...classes.map((name, label) =>
-      make("option", { value: label }, name.slice(0, 60))));
-    byId("new-label").addEventListener("change", relabel);
+  // thePage: {address(row), closed()}, the addresses of the page with and without the card.
+  async function start(thePage) {
+    page = thePage;
+    run = await somnet.load("run");
+    ({ served } = await somnet.load("store"));
+    byId("open-original").hidden = !served;
+    byId("open-original").addEventListener("click", openOriginal);
+    byId("original").addEventListener("click", () => byId("original").close());
     for (const what of ["heat", "boxes", "dropped"]) byId(`toggle-${what}`).addEventListener("click", () => toggle(what));
-    byId("mark-keep").addEventListener("click", () => decide("k"));
-    byId("mark-drop").addEventListener("click", () => decide("d"));
-    byId("mark-relabel").addEventListener("click", relabel);
+    for (const [key, name] of decisions.names) byId(`mark-${name}`).addEventListener("click", () => decide(key));
     byId("mark-none").addEventListener("click", () => decide(null));
     byId("card-previous").addEventListener("click", () => step(-1));
     byId("card-next").addEventListener("click", () => step(1));
@@ -237,10 +279,13 @@ const imageCard = (() => {
     byId("card").addEventListener("keydown", onKey);
     byId("card").addEventListener("click", (event) => { if (event.target === byId("card")) hide(); });
     byId("card").addEventListener("close", () => {
-      history.replaceState(null, "", `#${classPage.current().label}`);
-      classPage.walk.leave(place);
+      waiting = null; // what is loaded still would open it again
+      history.replaceState(null, "", page.closed());
+      const place = sheet.placeOf(row);
+      if (place >= 0) sheet.walkTo(place);
     });
     document.addEventListener("decisions", drawDecision);
+    document.addEventListener("decisions-not-kept", (event) => { byId("card-note").textContent = event.detail; });
   }
 
   return { start, show, hide };

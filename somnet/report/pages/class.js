@@ -1,39 +1,45 @@
-// A class page: histogram with a live threshold, exemplars, and the contact sheet. card.js shows one image.
+// A class page: the images of a class, worst first, with a live threshold and clean exemplars.
 "use strict";
 
-const classPage = (() => {
-  const { make, byId, number, decisions } = somnet;
-  const CHUNK = 100; // tiles added at a time
-  let run, current, shown = [], drawn = 0, active = 0;
+(() => {
+  const { make, byId, number, images, decisions, filters, sheet } = somnet;
+  const BARS = 50, EXEMPLARS = 12;
+  let run, current = null, asked = 0;
 
   const threshold = () => Number(byId("threshold").value);
-  const removedRows = () => current.rows.slice(0, current.below[threshold()]); // the lowest scores come first
-  const isRemoved = (place) => place < current.below[threshold()];
+  const goes = (row) => images.columns.score[row] < threshold() / 100;
+  const going = (rows) => rows.filter((row) => goes(row) && !images.is(row, "unreadable"));
+  const address = (row) => `#${current.label}/${row}`;
 
   async function open(label) {
-    if (current?.label !== label) {
-      const content = await somnet.load(`class-${label}`);
-      current = { label, name: run.classes[label], ...content };
-      byId("class-name").textContent = current.name;
-      document.title = `${current.name} – ${document.title.split(" – ").at(-1)}`;
-      byId("class-choice").value = String(label);
-      drawExemplars();
-      byId("filter").value = "all";
-      drawSheet();
-      moveThreshold();
-    }
+    if (current?.label === label) return;
+    const rows = images.worstFirst().filter((row) => images.columns.label[row] === label && !images.is(row, "unreadable"));
+    current = { label, name: run.classes[label], rows };
+    byId("class-name").textContent = current.name;
+    document.title = `${current.name} – ${document.title.split(" – ").at(-1)}`;
+    byId("class-choice").value = String(label);
+    drawExemplars();
+    await drawSheet();
+    moveThreshold();
   }
 
   function counts() {
-    const named = { l: "wrong labels", o: "outliers", b: "background noise", d: "duplicates", c: "clean" };
-    const counted = Object.entries(named).map(([state, name]) => [current.states.split(state).length - 1, name]);
-    return counted.filter(([count]) => count).map(([count, name]) => `${number(count)} ${name}`).join(" · ");
+    const counted = run.kinds.map(({ name, title }) => [current.rows.filter((row) => images.state(row) === name).length, title.toLowerCase()]);
+    return counted.toReversed().filter(([count]) => count).map(([count, title]) => `${number(count)} ${title}`).join(" · ");
   }
 
   // ------------------------------------------------------------------------------------------- threshold
 
+  function histogram() {
+    const [agrees, differs] = [new Array(BARS).fill(0), new Array(BARS).fill(0)];
+    for (const row of current.rows) {
+      (images.suggestion(row) === null ? agrees : differs)[Math.min(BARS - 1, Math.floor(images.columns.score[row] * BARS))]++;
+    }
+    return { agrees, differs };
+  }
+
   function drawHistogram() {
-    const { agrees, differs } = current.histogram;
+    const { agrees, differs } = histogram();
     const most = Math.max(1, ...agrees.map((count, bin) => count + differs[bin]));
     const [width, height, left] = [byId("histogram").clientWidth, 120, 4];
     const step = (width - 2 * left) / agrees.length;
@@ -64,7 +70,7 @@ const classPage = (() => {
     const at = threshold();
     drawHistogram();
     byId("class-counts").textContent = `${number(current.rows.length)} images · ${counts()}`;
-    const [mine, all] = [current.below[at], run.below[at]];
+    const [mine, all] = [going(current.rows).length, run.below[at]];
     byId("would-go").replaceChildren(
       "Below ", make("b", {}, (at / 100).toFixed(2)), ": ", make("b", {}, number(mine)),
       ` of ${number(current.rows.length)} images here would go, `, make("b", {}, number(all)),
@@ -74,227 +80,82 @@ const classPage = (() => {
     byId("drop-all").textContent = `Drop ${number(all)} in all classes`;
     byId("drop-class").disabled = mine === 0;
     byId("drop-all").disabled = all === 0;
-    if (byId("filter").value === "go") drawSheet();
-    else dressAll();
+    if (filters.values().kind === "go") drawSheet();
+    else sheet.dressAll();
   }
 
   function dropUndecided(rows, where) {
-    const open = rows.filter((row) => decisions.get(row) === null);
+    const open = Array.from(rows).filter((row) => decisions.get(row) === null);
     if (open.length) decisions.set(open.map((row) => [row, "d"]));
     const rest = rows.length - open.length;
     byId("bulk-note").textContent = `${number(open.length)} images ${where} marked drop.` +
       (rest ? ` ${number(rest)} had a decision, which stays.` : "");
   }
 
-  async function dropInAllClasses() {
-    const at = threshold();
-    const rows = [];
-    for (let label = 0; label < run.classes.length; label++) {
-      const other = await somnet.load(`class-${label}`);
-      rows.push(other.rows.slice(0, other.below[at]));
-    }
-    dropUndecided(rows.flat(), "of all classes");
-  }
-
   // ----------------------------------------------------------------------------------------------- sheet
 
-  // What the cards of an image and its neighbours show, and where in there the image is.
-  const fileOf = (place) => `class-${current.label}-${Math.floor(place / run.imagesPerFile)}`;
-  const card = async (place) => [await somnet.load(fileOf(place)), place % run.imagesPerFile];
-  const cardIfLoaded = (place) => {
-    const cards = somnet.loaded(fileOf(place));
-    return cards && [cards, place % run.imagesPerFile];
-  };
-
-  function tile(place) {
-    const row = current.rows[place];
-    const made = make("a", { class: "tile", href: `#${current.label}/${row}`, "data-place": place, role: "listitem" });
-    const frame = make("span", { class: "thumb" });
-    if (current.pictures[place] === "1") {
-      frame.append(make("img", { src: somnet.picture(row), alt: "", loading: "lazy", decoding: "async" }));
-    } else frame.append(make("span", { class: "missing small" }, "no picture"));
-    const score = make("span", { class: "score" });
-    const name = make("bdi", { class: "clip" });
-    made.append(frame, make("span", { class: "caption" }, score, name));
-    const label = current.label;
-    card(place).then(([cards, at]) => {
-      if (current.label !== label) return;
-      score.textContent = cards.score[at].toFixed(2);
-      const other = cards.predicted[at] !== label;
-      name.textContent = other ? `${cards.sure[at] ? "→ " : "? "}${run.classes[cards.predicted[at]]}` : cards.name[at];
-      made.title = cards.name[at];
-      made.setAttribute("aria-label", `${cards.name[at]}, label_score ${cards.score[at].toFixed(2)}`);
-    });
-    return made;
-  }
-
-  // The marks of the tiles: state, whether the image would go, and the decision.
-  function dressAll(tiles = document.querySelectorAll("[data-place]")) {
-    for (const made of tiles) {
-      const place = Number(made.dataset.place);
-      const decision = decisions.get(current.rows[place]);
-      made.dataset.state = current.states[place];
-      made.classList.toggle("removed", isRemoved(place));
-      made.dataset.decision = decision ? decision[0] : "";
-      made.dataset.word = decision ? decisions.word(decision, run.classes) : "";
-    }
-  }
-
-  function wanted(place) {
-    const choice = byId("filter").value;
-    if (choice === "all") return true;
-    if (choice === "go") return isRemoved(place);
-    if (choice === "open") return decisions.get(current.rows[place]) === null;
-    return current.states[place] === choice;
-  }
-
-  function drawSheet() {
-    shown = current.rows.map((_, place) => place).filter(wanted);
-    byId("sheet").replaceChildren();
-    byId("nothing").hidden = shown.length > 0;
-    byId("sheet-title").textContent = `Worst first · ${number(shown.length)}`;
-    drawn = 0;
-    active = 0;
-    drawMore();
-  }
-
-  function drawMore() {
-    const next = shown.slice(drawn, drawn + CHUNK);
-    const tiles = next.map(tile);
-    dressAll(tiles);
-    byId("sheet").append(...tiles);
-    drawn += next.length;
-    byId("more").hidden = drawn >= shown.length;
-    rove();
+  async function drawSheet() {
+    const mine = ++asked;
+    const wanted = filters.chosen(current.label);
+    const onlyGoing = wanted.kind === "go";
+    const rows = await images.choose(onlyGoing ? { ...wanted, kind: "all" } : wanted,
+      (row) => !images.is(row, "unreadable") && (!onlyGoing || goes(row)));
+    if (mine !== asked) return; // something else was asked for meanwhile
+    sheet.show(rows);
+    byId("nothing").hidden = rows.length > 0;
+    byId("filter-reset").hidden = !filters.differs();
+    byId("list-count").textContent = `${number(rows.length)} of ${number(current.rows.length)} images`;
   }
 
   function drawExemplars() {
-    byId("exemplars").replaceChildren(...current.exemplars.map(tile));
-    byId("no-exemplars").hidden = current.exemplars.length > 0;
-  }
-
-  // One tile of the sheet is in the tab order; the arrows move it.
-  function rove() {
-    [...byId("sheet").children].forEach((made, at) => { made.tabIndex = at === active ? 0 : -1; });
-  }
-
-  function walkTo(at) {
-    if (at < 0 || at >= shown.length) return;
-    while (at >= drawn) drawMore();
-    active = at;
-    rove();
-    byId("sheet").children[at].focus();
-  }
-
-  function columns() {
-    const tiles = [...byId("sheet").children];
-    const below = tiles.findIndex((made) => made.offsetTop > tiles[0].offsetTop);
-    return below < 0 ? tiles.length : below;
-  }
-
-  function suggested(cards, at) {
-    return cards.predicted[at] === current.label ? null : cards.predicted[at];
-  }
-
-  async function mark(place, key) {
-    const row = current.rows[place];
-    if (key !== "r") return decisions.set([[row, key]]);
-    const label = suggested(...(await card(place)));
-    if (label !== null) decisions.set([[row, `r${label}`]]);
-    return undefined;
-  }
-
-  function onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || byId("card").open) return;
-    if (event.target.closest("select, input, textarea")) return;
-    if (event.key === "u") return void decisions.undo();
-    if (!shown.length) return;
-    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() };
-    const onTile = event.target.closest("#sheet .tile");
-    if (event.key in moves && (onTile || event.key === "ArrowRight" || event.key === "ArrowLeft")) {
-      event.preventDefault();
-      walkTo(onTile ? active + moves[event.key] : active);
-    } else if ("kdr".includes(event.key) && onTile) {
-      mark(shown[active], event.key).then(() => walkTo(Math.min(active + 1, shown.length - 1)));
-    }
+    const clean = current.rows.filter((row) => images.is(row, "clean") && images.suggestion(row) === null);
+    const best = Array.from(clean.slice(-EXEMPLARS)).reverse();
+    byId("exemplars").replaceChildren(...best.map((row) => sheet.tile(row, address(row))));
+    byId("no-exemplars").hidden = best.length > 0;
+    sheet.dressAll();
   }
 
   // ------------------------------------------------------------------------------------------------ page
 
-  function fillChoice() {
-    const options = run.order.map((label) => {
-      const made = make("option", { value: label });
-      made.textContent = `${run.classes[label].slice(0, 60)} (${number(run.counts[label])})`;
-      return made;
-    });
-    byId("class-choice").replaceChildren(...options);
-  }
-
-  function neighbour(step) {
+  async function nextClass(step) {
     const at = run.order.indexOf(current.label) + step;
-    location.hash = `#${run.order[(at + run.order.length) % run.order.length]}`;
+    history.pushState(null, "", `#${run.order[(at + run.order.length) % run.order.length]}`);
+    await follow();
+    sheet.walkTo(0);
+    somnet.review.tell(`Class ${current.name}.`);
   }
 
   async function follow() {
     const [label, row] = location.hash.slice(1).split("/");
-    const asked = label === "" ? run.order[0] : Number(label);
-    if (!run.order.includes(asked)) return;
-    await open(asked);
-    const place = row === undefined ? -1 : current.rows.indexOf(Number(row));
-    if (place >= 0) imageCard.show(place);
-    else imageCard.hide();
+    const asks = label === "" ? run.order[0] : Number(label);
+    if (!run.order.includes(asks)) return;
+    await open(asks);
+    if (row !== undefined && current.rows.includes(Number(row))) somnet.card.show(Number(row));
+    else somnet.card.hide();
   }
 
   async function start() {
     run = await somnet.load("run");
-    await decisions.open();
+    await Promise.all([decisions.open(), images.open()]);
     if (!run.order.length) return;
-    fillChoice();
+    byId("class-choice").replaceChildren(...run.order.map((label) =>
+      make("option", { value: label }, `${run.classes[label].slice(0, 60)} (${number(run.counts[label])})`)));
     byId("threshold").value = run.threshold;
+    filters.start(run, "class", { kind: "all" }, drawSheet);
+    await sheet.start({ address, dress: (made, row) => made.classList.toggle("removed", goes(row)) });
+    await somnet.review.start({ nextClass });
+    await somnet.card.start({ address, closed: () => `#${current.label}` });
     byId("class-choice").addEventListener("change", (event) => { location.hash = `#${event.target.value}`; });
-    byId("previous-class").addEventListener("click", () => neighbour(-1));
-    byId("next-class").addEventListener("click", () => neighbour(1));
+    byId("previous-class").addEventListener("click", () => nextClass(-1));
+    byId("next-class").addEventListener("click", () => nextClass(1));
     byId("threshold").addEventListener("input", moveThreshold);
     addEventListener("resize", drawHistogram);
-    byId("filter").addEventListener("change", drawSheet);
-    byId("drop-class").addEventListener("click", () => dropUndecided(removedRows(), "of this class"));
-    byId("drop-all").addEventListener("click", dropInAllClasses);
-    byId("undo").addEventListener("click", () => decisions.undo());
-    byId("more").addEventListener("click", drawMore);
-    new IntersectionObserver((entries) => { if (entries.some((one) => one.isIntersecting)) drawMore(); }, { rootMargin: "600px" })
-      .observe(byId("more"));
-    byId("sheet").addEventListener("focusin", (event) => {
-      active = [...byId("sheet").children].indexOf(event.target.closest(".tile"));
-      rove();
-    });
-    document.addEventListener("keydown", onKey);
-    document.addEventListener("decisions", () => {
-      dressAll();
-      byId("undo").disabled = !decisions.canUndo();
-    });
-    document.addEventListener("decisions-not-kept", () => {
-      byId("bulk-note").textContent = "This browser does not keep decisions: download them before you leave.";
-    });
+    byId("drop-class").addEventListener("click", () => dropUndecided(going(current.rows), "of this class"));
+    byId("drop-all").addEventListener("click", () => dropUndecided(going(images.worstFirst()).filter((row) => images.columns.label[row] >= 0), "of all classes"));
     addEventListener("hashchange", follow);
-    imageCard.start();
     await follow();
     document.documentElement.dataset.ready = "";
   }
 
-  // What the card needs to know of the class it walks through.
-  const walk = {
-    step: (place, by) => {
-      const list = shown.includes(place) ? shown : current.rows.map((_, at) => at);
-      return list[list.indexOf(place) + by] ?? null;
-    },
-    where: (place) => {
-      const list = shown.includes(place) ? shown : current.rows.map((_, at) => at);
-      return `${number(list.indexOf(place) + 1)} of ${number(list.length)}`;
-    },
-    leave: (place) => walkTo(shown.indexOf(place)),
-  };
-
-  return { start, card, cardIfLoaded, walk, suggested, run: () => run, current: () => current };
+  document.addEventListener("DOMContentLoaded", start);
 })();
-
-document.addEventListener("DOMContentLoaded", classPage.start);

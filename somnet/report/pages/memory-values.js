@@ -8,7 +8,7 @@ const memoryMap = (() => {
   const state = {
     map: null, // the memory as it was loaded, its distances unpacked
     classes: null, // their names
-    layer: "hits",
+    layer: "classes",
     chosen: null, // class of the planes, or the one that pies show alone
     planes: null, // {label, d, r, s} of one class
     view: null, // {row, column, span}: the square of slots that is shown

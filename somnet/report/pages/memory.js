@@ -118,7 +118,7 @@
     list.disabled = !needsPlane(name) && name !== "classes";
     list.options[0].hidden = list.options[0].disabled = needsPlane(name);
     list.value = state.chosen === null ? "" : String(state.chosen);
-    for (const button of document.querySelectorAll("[data-layer]")) {
+    for (const button of document.querySelectorAll("button[data-layer]")) {
       button.setAttribute("aria-pressed", String(button.dataset.layer === name));
     }
     byId("class-legend").hidden = name !== "classes";
@@ -151,7 +151,7 @@
   };
 
   function listen() {
-    for (const button of document.querySelectorAll("[data-layer]")) {
+    for (const button of document.querySelectorAll("button[data-layer]")) {
       button.addEventListener("click", () => choose(button.dataset.layer, null));
     }
     byId("plane-class").addEventListener("change", (event) => {
@@ -229,6 +229,7 @@
     const busiest = state.map.hits.reduce((best, hits, slot) => (hits > state.map.hits[best] ? slot : best), 0);
     state.cursor = { row: Math.floor(busiest / state.map.side), column: busiest % state.map.side };
     show(state.map.side, 0, 0);
+    await choose("classes", null);
     openFromAddress();
     document.documentElement.dataset.ready = "";
   }

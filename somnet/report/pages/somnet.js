@@ -1,4 +1,4 @@
-// Data of the pages, and the decisions of the person who looks at them.
+// Data of the pages, and how they are shown.
 "use strict";
 
 const somnet = (() => {
@@ -46,108 +46,34 @@ const somnet = (() => {
     return made;
   }
 
+  // A column that Python packed.
+  function unpack({ type, bytes }) {
+    const kinds = { int32: Int32Array, float32: Float32Array, uint16: Uint16Array, uint8: Uint8Array };
+    return new kinds[type](Uint8Array.from(atob(bytes), (sign) => sign.charCodeAt(0)).buffer);
+  }
+
+  // What a page remembers until the browser is closed; nothing where the browser keeps nothing.
+  const memory = {
+    get(name) {
+      try {
+        return JSON.parse(sessionStorage.getItem(name));
+      } catch {
+        return null;
+      }
+    },
+    set(name, value) {
+      try {
+        sessionStorage.setItem(name, JSON.stringify(value));
+      } catch {
+        // it works without
+      }
+    },
+  };
+
   const loaded = (name) => files.get(name)?.value;
   const picture = (row) => `${root}pictures/${Math.floor(row / 1000)}/${row}.jpg`;
   const byId = (id) => document.getElementById(id);
   const number = (value) => value.toLocaleString("en-US");
 
-  return { data, load, loaded, make, picture, byId, number };
+  return { data, load, loaded, make, unpack, memory, picture, byId, number };
 })();
-
-// Row of the image -> "k" (keep), "d" (drop) or "r" (relabel) with the number of the new class behind it.
-somnet.decisions = (() => {
-  const names = { k: "keep", d: "drop", r: "relabel" };
-  const past = []; // what each change replaced
-  let key = null;
-  let kept = {};
-
-  function read() {
-    try {
-      kept = JSON.parse(localStorage.getItem(key)) || {};
-    } catch {
-      kept = {};
-    }
-  }
-
-  async function open() {
-    key = `somnet:${(await somnet.load("run")).fingerprint}`;
-    read();
-    addEventListener("storage", (event) => {
-      if (event.key === key || event.key === null) {
-        read();
-        changed();
-      }
-    });
-  }
-
-  function changed() {
-    document.dispatchEvent(new Event("decisions"));
-  }
-
-  function store() {
-    try {
-      localStorage.setItem(key, JSON.stringify(kept));
-    } catch {
-      document.dispatchEvent(new Event("decisions-not-kept"));
-    }
-    changed();
-  }
-
-  // changes: pairs of row and decision; null takes a decision back.
-  function set(changes) {
-    read();
-    const before = [];
-    for (const [row, decision] of changes) {
-      before.push([row, kept[row] ?? null]);
-      if (decision === null) delete kept[row];
-      else kept[row] = decision;
-    }
-    past.push(before);
-    store();
-  }
-
-  // The rows that are as before again.
-  function undo() {
-    const before = past.pop();
-    if (!before) return [];
-    read();
-    for (const [row, decision] of before) {
-      if (decision === null) delete kept[row];
-      else kept[row] = decision;
-    }
-    store();
-    return before.map(([row]) => row);
-  }
-
-  const get = (row) => kept[row] ?? null;
-  const all = () => Object.entries(kept).map(([row, decision]) => [Number(row), decision]);
-  const canUndo = () => past.length > 0;
-  const word = (decision, classes) =>
-    decision[0] === "r" ? `relabel as ${classes[Number(decision.slice(1))]}` : names[decision[0]];
-  return { names, open, set, undo, canUndo, get, all, word };
-})();
-
-// A cell that no spreadsheet takes for a formula; somnet's csv_cell does the same.
-somnet.csvCell = (text) => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
-somnet.csvLine = (cells) => cells.map((text) => `"${somnet.csvCell(text).replaceAll('"', '""')}"`).join(",") + "\r\n";
-
-// Rows of cells, as they stand in the file.
-somnet.readCsv = (text) => {
-  const rows = [];
-  let row = [], cell = "", quoted = false;
-  const endCell = () => { row.push(cell); cell = ""; };
-  const endRow = () => { endCell(); if (row.length > 1 || row[0] !== "") rows.push(row); row = []; };
-  for (let at = 0; at < text.length; at++) {
-    const sign = text[at];
-    if (quoted) {
-      if (sign !== '"') cell += sign;
-      else if (text[at + 1] === '"') { cell += '"'; at++; }
-      else quoted = false;
-    } else if (sign === '"') quoted = true;
-    else if (sign === ",") endCell();
-    else if (sign === "\n") endRow();
-    else if (sign !== "\r") cell += sign;
-  }
-  if (cell !== "" || row.length) endRow();
-  return rows;
-};

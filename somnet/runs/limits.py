@@ -1,0 +1,61 @@
+"""What a run folder may cost to open. It may come from a stranger: sizes are checked before anything is allocated."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from somnet.config import Config
+from somnet.errors import RunError
+from somnet.system.folders import IMAGES, ISSUES, REGIONS
+
+MOST_IMAGES = 5_000_000
+MOST_CLASSES = 100_000
+FREE_BYTES = 1_000_000_000  # a network up to this size needs no checkpoint to vouch for it
+FREE_ROWS = 1_000_000  # the same for the rows of a table
+ROW_BYTES = 4  # a row of scores that differ takes more on disk, however it is packed
+
+
+def check_tables(run: Path, images: int, boxes: int) -> None:
+    """Check what the tables of a run claim to have."""
+    for name, most in ((ISSUES, MOST_IMAGES), (IMAGES, MOST_IMAGES), (REGIONS, images * (boxes + 1))):
+        check_table(run / name, most)
+
+
+def check_table(file: Path, most_rows: int) -> None:
+    """Refuse a table that claims more rows than its run can have, or than its bytes can hold."""
+    try:
+        rows, size = pq.read_metadata(file).num_rows, file.stat().st_size
+    except (OSError, pa.ArrowException):
+        return  # whoever reads it will tell
+    if rows > most_rows or (rows > FREE_ROWS and size < ROW_BYTES * rows):
+        raise RunError(
+            f"{file} claims {rows:,} rows in {size:,} bytes, for {most_rows:,} at most: it is damaged or made to harm; "
+            "train again"
+        )
+
+
+def check_network(config: Config, classes: int, checkpoint: Path) -> None:
+    """Refuse a network and a memory that are far larger than what the checkpoint has for them."""
+    import timm  # tables are checked where torch need not be loaded
+    import torch
+
+    try:
+        with torch.device("meta"):  # shapes alone
+            model: Any = timm.create_model(config.model.name, num_classes=0)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return  # not to be had in this way, or not at all, which building it will tell
+    features = int(model.num_features)
+    sections = (section for section in config.model_dump().values() if isinstance(section, dict))
+    sides = [section["memory"]["side"] for section in sections if "side" in section.get("memory", {})]
+    slots = max(sides, default=0) ** 2
+    parameters = sum(tensor.numel() for tensor in model.parameters())
+    needed = 4 * (parameters + features * classes + slots * (features + classes))
+    status = checkpoint.stat() if checkpoint.is_file() else None
+    there = 0 if status is None else min(status.st_size, 2 * 512 * status.st_blocks)  # a file may have holes
+    if needed > max(FREE_BYTES, 2 * there):
+        raise RunError(
+            f"the config asks for {needed / 1e9:.1f} GB, but {checkpoint} has {there / 1e9:.1f} GB: it is damaged or "
+            "made to harm; train again"
+        )

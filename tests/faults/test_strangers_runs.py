@@ -1,0 +1,110 @@
+"""Run folders made to harm whoever opens them: little memory, a clear error, nothing read or written outside."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.faults.disturbed import somnet_process
+
+if TYPE_CHECKING:
+    from tests.conftest import Outcome
+
+    Cli = Callable[..., Outcome]
+
+MEGABYTES = 2000
+
+
+def change_data(run: Path, **values: object) -> None:
+    told = json.loads((run / "data.json").read_text())
+    (run / "data.json").write_text(json.dumps(told | values))
+
+
+def change_config(run: Path, pattern: str, value: str) -> None:
+    text = (run / "config.toml").read_text()
+    changed = re.sub(pattern, value, text, count=1, flags=re.MULTILINE)
+    assert changed != text
+    (run / "config.toml").write_text(changed)
+
+
+def fill_table(run: Path, name: str, rows: int) -> None:
+    """Many rows in few bytes: all are alike, and written as a run length."""
+    schema = pq.read_schema(run / name)
+    part = pa.table([pa.nulls(2_000_000, field.type) for field in schema], schema=schema)
+    with pq.ParquetWriter(run / name, schema, compression="zstd") as writer:
+        for _ in range(rows // 2_000_000):
+            writer.write_table(part)
+
+
+def link(file: Path, target: Path | str) -> None:
+    file.unlink(missing_ok=True)
+    file.symlink_to(target)
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+HARM: dict[str, Callable[[Path], None]] = {
+    "2^31 images": lambda run: change_data(run, images=2**31),
+    "2,000,000 classes": lambda run: change_data(run, classes=[str(n) for n in range(2_000_000)]),
+    "a memory of a million slots": lambda run: change_config(run, r"^side = .*", "side = 1000"),
+    "a giant model": lambda run: change_config(run, r"^name = .*", 'name = "vit_giant_patch14_clip_224"'),
+    "8 million rows of scores": lambda run: fill_table(run, "issues.parquet", 8_000_000),
+    "8 million rows of regions": lambda run: fill_table(run, "regions.parquet", 8_000_000),
+    "data.json is /dev/zero": lambda run: link(run / "data.json", "/dev/zero"),
+    "config.toml is /dev/zero": lambda run: link(run / "config.toml", "/dev/zero"),
+    "config.toml is a pipe": lambda run: pipe(run / "config.toml"),
+    "a checkpoint from outside": lambda run: link(run / "checkpoints/last.safetensors", "/etc/passwd"),
+    "a report outside": lambda run: link(run / "report", run.parent / "thesis"),
+    "a log outside": lambda run: link(run / "train.log", run.parent / "thesis" / "a.txt"),
+    "an export outside": lambda run: link(run / "export", run.parent / "thesis"),
+}
+
+
+@pytest.fixture
+def stranger(trained: Path, tmp_path: Path) -> Path:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "a.txt").write_text("years of work")
+    return Path(shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("report")))
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_run_of_a_strangers_is_refused_in_a_line(harm: str, stranger: Path, data: Path, cli: "Cli") -> None:
+    HARM[harm](stranger)
+    picture = next((data / "test").rglob("*.png"))
+    for words in (("predict", stranger, picture, "--out", stranger.parent / "p.csv"), ("report", stranger)):
+        done = cli(*words)
+        if done.code == 0:  # report needs no network
+            assert words[0] == "report"
+            continue
+        assert done.code == 2
+        assert "Traceback" not in done.err
+        assert str(stranger) in done.err.strip().splitlines()[-1]
+    assert [file.name for file in (stranger.parent / "thesis").iterdir()] == ["a.txt"]
+    assert (stranger.parent / "thesis" / "a.txt").read_text() == "years of work"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("harm", HARM)
+def test_a_run_of_a_strangers_takes_little_memory(harm: str, stranger: Path, data: Path) -> None:
+    HARM[harm](stranger)
+    picture = next((data / "test").rglob("*.png"))
+    notes, cache = stranger.parent / "notes", stranger.parent / "cache"
+    for words in (
+        ["predict", stranger, picture, "--out", stranger.parent / "p.csv"],
+        ["report", stranger],
+        ["clean", stranger, "--out", stranger.parent / "cleaned"],
+        ["export", stranger, "--format", "timm"],
+    ):
+        ended = somnet_process(words, notes, cache=cache)
+        assert ended.code in (0, 2), ended.text
+        assert ended.megabytes < MEGABYTES

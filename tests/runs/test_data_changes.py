@@ -1,0 +1,57 @@
+"""Images that are replaced, removed or added after a training."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from somnet.cleaning.clean import clean
+from somnet.errors import RunError
+from somnet.runs.data_changes import DataChanges, compare
+from somnet.training.train import train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome, Photos, Tiny
+
+    Cli = Callable[..., Outcome]
+
+
+def test_what_is_replaced_removed_and_added() -> None:
+    before = {"same": b"1", "other": b"2", "gone": b"3", "bad": None, "unreadable now": b"4", "good now": None}
+    now = {"same": b"1", "other": b"9", "bad": None, "unreadable now": None, "new": b"5", "good now": b"6"}
+    assert compare(before, now) == DataChanges(("other", "unreadable now"), ("gone",), ("new",))
+    assert not compare(before, before)
+
+
+def test_no_new_picture_is_judged_by_an_old_score(photos: "Photos", tiny: "Tiny", tmp_path: Path, cli: "Cli") -> None:
+    web, out = photos.fill(tmp_path / "web", train=4, test=1), tmp_path / "run"
+    (web / "train" / "ash" / "bad.png").write_text("no picture")
+    train(web, tiny.config("plain"), out=out, workers=0)
+    shown = {file.name for file in (out / "report" / "pictures").rglob("*.jpg")}
+    words = ["train", web, *tiny.flags(), "--method", "plain", "--out", out, "--resume", "--workers", 0]
+    assert "have changed" not in cli("report", out).err
+    clean(out, tmp_path / "cleaned")
+
+    photos.picture(2, 99).save(web / "train" / "ash" / "0.png")
+    shutil.move(web / "train" / "ash" / "1.png", tmp_path)
+    photos.picture(1, 98).save(web / "train" / "ash" / "new.png")
+    told = "1 replaced: train/ash/0.png; 1 removed: train/ash/1.png; 1 added: train/ash/new.png"
+    done = cli("report", out)
+    assert done.code == 0
+    assert told in done.err
+    assert len(shown) - len({file.name for file in (out / "report" / "pictures").rglob("*.jpg")}) == 2
+    with pytest.raises(RunError, match=rf"{told}.*restore them, or train again"):
+        clean(out, tmp_path / "cleaned", overwrite=True)
+    assert told in cli(*words).err
+    (out / "summary.json").unlink()
+    done = cli(*words)
+    assert done.code == 2
+    assert told in done.err
+
+    photos.picture(1, 0).save(web / "train" / "ash" / "0.png")
+    shutil.move(tmp_path / "1.png", web / "train" / "ash")
+    clean(out, tmp_path / "cleaned", overwrite=True)
+    assert not (tmp_path / "cleaned" / "train" / "ash" / "new.png").exists()
