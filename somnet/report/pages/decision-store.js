@@ -57,7 +57,7 @@ somnet.browserStore = (fingerprint) => {
 // Kept by `somnet review` in a file. What is decided here is shown at once, sent in order, and told to the other tabs.
 somnet.serverStore = () => {
   const others = new BroadcastChannel("somnet decisions");
-  let version = -1, undoable = false, line = Promise.resolve(), sending = 0, changed = null;
+  let version = -1, undoable = false, line = Promise.resolve(), sending = 0, waiting = false, changed = null;
 
   async function ask(path, content) {
     const how = content === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(content) };
@@ -80,14 +80,21 @@ somnet.serverStore = () => {
     return told.decisions ? new Map(told.decisions) : null;
   }
 
-  async function refresh() {
-    if (sending) return;
-    try {
-      const kept = await read();
-      if (kept) changed(kept);
-    } catch {
-      // told when something is decided
-    }
+  // Waits in line, so that no answer is older than the one before. What is decided meanwhile is not in it: then it is
+  // asked for again, once that is sent.
+  function refresh() {
+    if (waiting) return;
+    waiting = true;
+    line = line.then(async () => {
+      waiting = false;
+      try {
+        const kept = await read();
+        if (sending) version = -1;
+        else if (kept) changed(kept);
+      } catch {
+        // told when something is decided
+      }
+    });
   }
 
   // One request after the other, so that the last decision is the one that stays.

@@ -103,9 +103,10 @@
 
   const needsPlane = (name) => name === "d" || name === "r" || name === "s";
 
-  let choices = 0;
+  let choices = 0, asked = "classes"; // the layer that was chosen last, which may still be loading
   async function choose(name, label) {
     const mine = ++choices;
+    asked = name;
     const next = needsPlane(name) ? label ?? state.planes?.label ?? 0 : label; // planes stay with their class
     if (needsPlane(name) && state.planes?.label !== next) {
       const plane = await somnet.load(`plane-${next}`);
@@ -155,7 +156,7 @@
       button.addEventListener("click", () => choose(button.dataset.layer, null));
     }
     byId("plane-class").addEventListener("change", (event) => {
-      choose(state.layer, event.target.value === "" ? null : Number(event.target.value));
+      choose(asked, event.target.value === "" ? null : Number(event.target.value));
     });
     byId("zoom-in").addEventListener("click", () => zoom(0.5));
     byId("zoom-out").addEventListener("click", () => zoom(2));
