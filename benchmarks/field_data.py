@@ -31,6 +31,7 @@ HUMAN_LABELS = {"9": "label_aggregate", "17": "label_random1", "40": "label"}  #
 CIFAR_TRAIN = 4_000  # of its 10,000 training images, so that a run takes as long as on the other data
 COLUMNS = ("file_name", "label", "split", "true_label")
 VERDICTS = Path(__file__).parent / "judged_crawls"
+JUDGED, TESTED = ("objects", "materials", "sports", "roadside"), ("produce", "instruments")  # crawls; some with a test
 DEBATABLE = "debatable"  # the true label of an image that no figure counts
 
 
@@ -41,7 +42,7 @@ class FieldSet:
     name: str
     source: Callable[[Path, Path], Path]  # from ROOT and a folder for what must be made
     noise: str = ""  # {scenes} stands for the folder of scenes
-    imgsz: int = 128
+    imgsz: int = 224
     clutter: bool = False  # whether things are small among clutter
     clean: bool = False  # whether there is little noise
 
@@ -157,15 +158,18 @@ def crawl(name: str) -> Callable[[Path, Path], Path]:
     def source(root: Path, made: Path) -> Path:
         folder = made / f"crawl-{name}"
         if not (folder / "metadata.csv").is_file():
-            with (VERDICTS / f"{name}.csv").open(newline="", encoding="utf-8") as table:
-                verdicts = list(csv.DictReader(table))
             true = {"noise": "none", "loose": DEBATABLE}
-            for row in verdicts:
-                _copy(root / "crawls" / name / row["file_name"], folder / row["file_name"])
-            _write(
-                folder / "metadata.csv",
-                [(row["file_name"], row["label"], "train", true.get(row["verdict"], row["label"])) for row in verdicts],
-            )
+            with (VERDICTS / f"{name}.csv").open(newline="", encoding="utf-8") as table:
+                rows = [
+                    (row["file_name"], row["label"], "train", true.get(row["verdict"], row["label"]))
+                    for row in csv.DictReader(table)
+                ]
+            for file in sorted((root / "crawls" / name / "test").glob("*/*")):
+                kind = file.parent.name
+                rows.append((f"test/{kind}/{file.name}", kind, "test", kind))
+            for file_name, *_ in rows:
+                _copy(root / "crawls" / name / file_name, folder / file_name)
+            _write(folder / "metadata.csv", rows)
         return folder
 
     return source
@@ -177,7 +181,6 @@ FIELD = (
     FieldSet("flips-40", clothing, "flip=0.4"),
     FieldSet("pasted", clothing, "paste={scenes}", clutter=True),
     FieldSet("pasted-flips", clothing, "flip=0.4,paste={scenes}", clutter=True),
-    FieldSet("pasted-flips-224", clothing, "flip=0.4,paste={scenes}", imgsz=224, clutter=True),
     FieldSet("pasted-open", clothing, "flip=0.2,open=0.2,paste={scenes}", clutter=True),
     FieldSet("pasted-test", clothing, "flip=0.4,paste={scenes},paste_test=1", clutter=True),
     FieldSet("near-classes", near_classes),
@@ -186,10 +189,9 @@ FIELD = (
     FieldSet("cifar-17", cifar("17"), imgsz=96),
     FieldSet("cifar-40", cifar("40"), imgsz=96),
     FieldSet("plantdoc", plantdoc, clean=True),
+    *(FieldSet(f"crawl-{name}", crawl(name)) for name in TESTED),
 )
-CRAWLS = tuple(  # without a test set
-    FieldSet(f"crawl-{name}", crawl(name), imgsz=224) for name in ("objects", "materials", "sports")
-)
+CRAWLS = tuple(FieldSet(f"crawl-{name}", crawl(name)) for name in (*JUDGED, *TESTED))
 
 
 def _copy(source: Path, target: Path) -> None:

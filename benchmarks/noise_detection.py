@@ -41,7 +41,7 @@ from somnet.system.compute import Compute
 OURS = "label_score"
 WORST = (50, 100, 200)
 BINS = 10  # of the calibration error
-NOT_HERE = ("pasted", "pasted-test", "pasted-flips-224", "plantdoc")
+NOT_HERE = ("pasted", "pasted-test", "plantdoc")
 DATA = {data.name: data for data in (*CRAWLS, *FIELD) if data.name not in NOT_HERE}
 
 
