@@ -31,7 +31,7 @@ HUMAN_LABELS = {"9": "label_aggregate", "17": "label_random1", "40": "label"}  #
 CIFAR_TRAIN = 4_000  # of its 10,000 training images, so that a run takes as long as on the other data
 COLUMNS = ("file_name", "label", "split", "true_label")
 VERDICTS = Path(__file__).parent / "judged_crawls"
-JUDGED, TESTED = ("objects", "materials", "sports", "roadside"), ("produce", "instruments")  # crawls; some with a test
+JUDGED, TESTED = ("objects", "materials", "sports", "roadside", "tools"), ("produce", "instruments")  # with test photos
 DEBATABLE = "debatable"  # the true label of an image that no figure counts
 
 
@@ -160,7 +160,7 @@ def crawl(name: str) -> Callable[[Path, Path], Path]:
         if not (folder / "metadata.csv").is_file():
             true = {"noise": "none", "loose": DEBATABLE}
             with (VERDICTS / f"{name}.csv").open(newline="", encoding="utf-8") as table:
-                rows = [
+                rows: list[tuple[str, ...]] = [
                     (row["file_name"], row["label"], "train", true.get(row["verdict"], row["label"]))
                     for row in csv.DictReader(table)
                 ]

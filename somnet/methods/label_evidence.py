@@ -9,6 +9,10 @@ Four witnesses, each with a number per class, of the size of a logarithm of odds
    of the class, or fully if a person has verified it, and the image itself not at all.
 4. neighbours: the logarithm of the share of each class among the most similar other images.
 
+How typical an image is of a class is the mean of two cosines: of its regions to the class's prototype above, and of the
+whole image to the mean of the typical ones of the class. Typical are the three quarters of all images that are most
+similar to that mean, in turns: where a class holds many pictures of another kind, they must not stand for it.
+
 An image's own label is no part of what is said about it, but for what it does to others. What they are worth differs
 with the data, and is estimated: see label_posterior.py. Some images are asked, and can be
 heard about any image.
@@ -30,6 +34,9 @@ SHARPNESS = 20.0  # of cosines, so that they are about as large as logarithms of
 BLOCK = 2**24  # numbers at a time
 LEAST = 1e-6  # probability
 ALONE = 1e-3  # squared length of a prototype that nothing is left of
+TYPICAL = 0.75  # share of all images that stand for their classes
+UNTYPICAL = 0.05  # how far the others do, for a class that has no typical ones
+TURNS = 4
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class Witnesses:
     unit: NDArray[np.float32]  # (m, F) mean directions
     share: NDArray[np.float32]  # (m, C) how far each counts for the prototype of a class
     prototypes: NDArray[np.float32]  # (C, F) sums
+    typical: NDArray[np.float32]  # (m, C) how far each counts for the mean of the typical ones
+    means: NDArray[np.float32]  # (C, F) sums of whole images
 
     def hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
         """Evidence (J, b, C) about images; `place` (b,) is an image's own among those asked, -1: it is not."""
@@ -84,13 +93,17 @@ class Witnesses:
         own = place >= 0
         belief = _belief(self.models, regions, np.where(own, self.fold[place], -1))  # (2, b, C)
         unit = regions.directions()  # (b, F)
-        share = np.where(own[:, None], self.share[place], 0.0)  # (b, C) of the image itself in each prototype
-        dots = unit @ self.prototypes.T  # (b, C)
-        squares = (self.prototypes**2).sum(axis=1) - 2 * share * dots + share**2  # |prototype without the image|^2
-        alone = squares < ALONE  # there is no prototype without the image
-        cosines = np.where(alone, -1.0, (dots - share) / np.sqrt(np.where(alone, 1.0, squares)))
-        cosines = np.where(alone, cosines.max(axis=1, keepdims=True), cosines)
+        cosines = _cosines_of_others(unit, self.prototypes, np.where(own[:, None], self.share[place], 0.0))
         return np.stack([*belief, SHARPNESS * cosines, self._neighbours(unit, place)]).astype(np.float32)
+
+    def similarity(
+        self, regions: RegionFeatures, place: NDArray[np.int64], evidence: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """How typical images are of each class (b, C), given the evidence (J, b, C) about them."""
+        share = np.where((place >= 0)[:, None], self.typical[place], 0.0)
+        whole = _cosines_of_others(_unit(regions.features[:, 0].astype(np.float32)), self.means, share)
+        similarity: NDArray[np.float32] = (whole + evidence[PROTOTYPES] / SHARPNESS) / 2
+        return similarity
 
     def _neighbours(self, unit: NDArray[np.float32], place: NDArray[np.int64]) -> NDArray[np.float32]:
         """Logarithms (b, C) of the classes' shares among the nearest, each class with half a vote to begin with."""
@@ -126,7 +139,30 @@ def ask(
     share = fit_posterior(belief, labels, verified).probabilities(belief, labels).astype(np.float32)
     if verified is not None:
         share[verified] = np.eye(classes, dtype=np.float32)[labels[verified]]
-    return Witnesses(labels, fold, models, unit, share, share.T @ unit)
+    whole = _unit(regions.features[:, 0].astype(np.float32))
+    typical = _typical(whole, np.eye(classes, dtype=np.float32)[labels])
+    return Witnesses(labels, fold, models, unit, share, share.T @ unit, typical, typical.T @ whole)
+
+
+def _typical(unit: NDArray[np.float32], member: NDArray[np.float32]) -> NDArray[np.float32]:
+    """How far images (m, F) count for the means of their classes, which they are a `member` (m, C) of."""
+    share = member
+    for _ in range(TURNS):
+        similar = (_cosines_of_others(unit, share.T @ unit, share) * member).sum(axis=1)  # (m,)
+        typical = similar > np.quantile(similar, 1 - TYPICAL)
+        share = member * np.where(typical, 1.0, UNTYPICAL).astype(np.float32)[:, None]
+    return share
+
+
+def _cosines_of_others(
+    unit: NDArray[np.float32], sums: NDArray[np.float32], share: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Cosines (b, C) of unit vectors (b, F) to sums (C, F), without the share (b, C) that each has in them itself."""
+    dots = unit @ sums.T  # (b, C)
+    squares = (sums**2).sum(axis=1) - 2 * share * dots + share**2  # |sum without the image|^2
+    alone = squares < ALONE  # nothing is left without the image
+    cosines = np.where(alone, -1.0, (dots - share) / np.sqrt(np.where(alone, 1.0, squares)))
+    return np.where(alone, cosines.max(axis=1, keepdims=True), cosines).astype(np.float32)
 
 
 def _fit_regions(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, strength: float) -> Linear:

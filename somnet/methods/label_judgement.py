@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.data.bags import pictures_of
-from somnet.methods.label_evidence import PROTOTYPES, SHARPNESS, WITNESSES, RegionFeatures, ask, join_regions
+from somnet.methods.label_evidence import LEAST, WITNESSES, RegionFeatures, ask, join_regions
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.review import find_axes
 
@@ -26,7 +26,8 @@ class Judged:
 
     rows: NDArray[np.int64]  # (b,)
     probable: NDArray[np.float64]  # (b, C) what the label should be, if it is one of the classes
-    similarity: NDArray[np.float32]  # (b, C) cosine to the prototype of each class
+    lift: NDArray[np.float64]  # (b, C) how likely each label is by the other images alone, over its frequency
+    similarity: NDArray[np.float32]  # (b, C) how typical it is of each class
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
 
 
@@ -70,12 +71,14 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
     log.info("labels: about %.0f %% are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
 
-    def judged(rows: NDArray[np.int64], evidence: NDArray[np.float32], unit: NDArray[np.float32]) -> Judged:
-        probable = posterior.probabilities(evidence[list(heard)], given.judged[rows])
-        return Judged(rows, probable, evidence[PROTOTYPES] / SHARPNESS, axes.describe(unit))
+    def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:
+        heard_of, similarity = evidence[list(heard)], witnesses.similarity(some, place[rows], evidence)
+        probable = posterior.probabilities(heard_of, given.judged[rows])
+        lift = posterior.shown(heard_of) / np.maximum(posterior.frequency, LEAST)
+        return Judged(rows, probable, lift, similarity, axes.describe(some.directions()))
 
     if len(asked) == len(labels):
-        yield judged(asked, evidence, witnesses.unit)
+        yield judged(asked, known, evidence)
         return
     for rows, some in regions():
-        yield judged(rows, witnesses.hear(some, place[rows]), some.directions())
+        yield judged(rows, some, witnesses.hear(some, place[rows]))

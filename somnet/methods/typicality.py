@@ -1,12 +1,21 @@
 """How likely an image is foreign to its class: it is less similar to it than the images of a class are.
 
-Let s_i be the cosine of an image to the prototype of its class. Images that belong have similarities around a mode m,
-and what lies above m is of them alone: nothing foreign is more typical than a typical image. So the upper side tells
-their spread, and below the mode they spread up to SKEW times as far (two halves of normal distributions). What lies
-further below than that can explain is foreign: a share q of images, normal around a place well below m. Expectation and
-maximisation give q and, for each image, the probability to be one of these. Below that place it can only rise, and
-above the mode it is 0. Where no image is that far away, q is 0 and no image is called foreign; nor where one group with
-a longer lower tail, as long as it needs to be, is clearly more likely than two.
+Let s_i be the similarity of an image to its class. Images that belong have similarities around a mode m, and what lies
+above m is of them alone: nothing foreign is more typical than a typical image. So the upper side, half a normal
+distribution, tells their spread. Below the mode some differ much from the others though they belong: there they follow
+a Student distribution, whose tail is long, SKEW times as wide. What lies further below than that can explain is
+foreign: a share q of images, normal around a place well below m.
+
+The label tells too. If p_i(y) is how likely the other images find the given label y, and f(y) its frequency, then
+
+    P(y | it belongs)   = p_i(y)
+    P(y | it is foreign) = LEARNT p_i(y) + (1 - LEARNT) f(y):
+
+the label of a foreign picture has nothing to do with what it shows, unless there are more of its kind under that label,
+from which it can be learnt. So an odd picture whose label can be told from others is rather odd than foreign.
+Expectation and maximisation give q and, for each image, the probability to be foreign. Below its place it can only rise
+as the similarity falls, and above the mode it is 0. Where no image is that far away, q is 0 and no image is called
+foreign; nor where one group with a longer lower tail, as long as it needs to be, is about as likely as two.
 
 The similarity to the given class is taken, not that to the most similar one: with many classes there is always one that
 a foreign picture is a little similar to.
@@ -16,15 +25,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import norm, t
 
-SKEW = 2.0  # how much further images of a class may lie below the mode than above it
+SKEW = 1.2  # how much further images of a class may lie below the mode than above it
+FREEDOM = 4.0  # degrees of freedom of the lower tail: the fewer, the longer
 APART = 3.0  # spreads below the mode at which the foreign ones begin
+LEARNT = 0.2  # share of foreign pictures whose label can be told from others of their kind
 ROUNDS = 200
 FEWEST = 20  # images that tell anything
-CLEARLY = 10.0  # difference in log-likelihood
-MODES = np.linspace(0.4, 0.9, 26)  # quantiles at which the mode of a single group may lie
+CLEARLY = 3.0  # gain in log-likelihood from which on two groups are believed in
+MODES = np.linspace(0.4, 0.9, 26)  # quantiles at which the mode of a group may lie, where its shape is free
 TINY = 1e-12
+
+HEIGHT = float(norm.pdf(0) / t.pdf(0, FREEDOM))  # brings the tail to the height of the upper side at the mode
+BELOW = SKEW * HEIGHT / (1 + SKEW * HEIGHT)  # share of the images of a class that lie below the mode
 
 
 @dataclass(frozen=True)
@@ -37,35 +51,26 @@ class Typicality:
     width: float
     share: float  # q
 
-    def foreign(self, similarity: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability (n,) to be foreign."""
-        own = self._own(similarity, SKEW * self.spread)
-        other = self.share * self._foreign(np.maximum(similarity, self.place))
+    def foreign(self, similarity: NDArray[np.float64], lift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probability (n,) to be foreign; `lift` (n,) is how likely others find the label, over its frequency."""
+        own = (1 - self.share) * self._own(similarity)
+        unlikely = LEARNT + (1 - LEARNT) / np.maximum(lift, TINY)
+        other = self.share * norm.pdf(np.maximum(similarity, self.place), self.place, self.width) * unlikely
         probability: NDArray[np.float64] = np.where(similarity < self.mode, other / (own + other + TINY), 0.0)
         return probability
 
-    def log_likelihood(self, similarity: NDArray[np.float64]) -> float:
-        """Of all similarities (n,), with the lower spread that images of the classes really have."""
-        below = similarity < self.mode
-        squares = np.average((similarity[below] - self.mode) ** 2, weights=1 - self.foreign(similarity)[below] + TINY)
-        own = self._own(similarity, min(float(np.sqrt(squares)), SKEW * self.spread) + TINY)
-        return float(np.log(own + self.share * self._foreign(similarity) + TINY).sum())
+    def _own(self, similarity: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Density (n,) of images that belong."""
+        away = (similarity - self.mode) / self.spread
+        density: NDArray[np.float64] = np.where(away < 0, HEIGHT * t.pdf(away / SKEW, FREEDOM), norm.pdf(away))
+        return 2 * (1 - BELOW) * density / self.spread
 
-    def _own(self, similarity: NDArray[np.float64], lower: float) -> NDArray[np.float64]:
-        spread = np.where(similarity < self.mode, lower, self.spread)
-        density: NDArray[np.float64] = norm.pdf(similarity, self.mode, spread) * 2 * spread / (self.spread + lower)
-        return (1 - self.share) * density
-
-    def _foreign(self, similarity: NDArray[np.float64]) -> NDArray[np.float64]:
-        density: NDArray[np.float64] = norm.pdf(similarity, self.place, self.width)
-        return density
-
-    def updated(self, similarity: NDArray[np.float64]) -> "Typicality":
+    def updated(self, similarity: NDArray[np.float64], lift: NDArray[np.float64]) -> "Typicality":
         """One round; `similarity` (n,) is sorted."""
-        foreign = self.foreign(similarity)
+        foreign = self.foreign(similarity, lift)
         own = 1 - foreign
         shares = np.cumsum(own) / own.sum()
-        mode = float(similarity[np.searchsorted(shares, SKEW / (1 + SKEW)).clip(max=len(similarity) - 1)])
+        mode = float(similarity[np.searchsorted(shares, BELOW).clip(max=len(similarity) - 1)])
         above = similarity > mode
         square = np.average((similarity[above] - mode) ** 2, weights=own[above]) if above.any() else self.spread**2
         spread = max(float(np.sqrt(square)), TINY)
@@ -80,32 +85,44 @@ class Typicality:
 NOTHING_FOREIGN = Typicality(mode=0.0, spread=1.0, place=-1.0, width=1.0, share=0.0)
 
 
-def fit_typicality(similarity: NDArray[np.floating]) -> Typicality:
-    """What images of the classes look like, by the cosine (n,) of each to the prototype of its class."""
+def fit_typicality(similarity: NDArray[np.floating], lift: NDArray[np.floating]) -> Typicality:
+    """What images of the classes look like, by the similarity (n,) of each to its class and the lift (n,) of labels."""
     values = np.asarray(similarity, np.float64)
     if len(values) < FEWEST or np.ptp(values) < TINY:
         return NOTHING_FOREIGN
-    ordered = np.sort(values)
+    order = np.argsort(values, kind="stable")
+    ordered, lifts = values[order], np.asarray(lift, np.float64)[order]
     mode, high = np.quantile(ordered, (0.6, 0.95))
     spread = max(float(high - mode) / 1.645, TINY)
     typicality = Typicality(float(mode), spread, float(mode) - 5 * spread, 2 * spread, 0.02)
     for _ in range(ROUNDS):
-        typicality = typicality.updated(ordered)
-    if typicality.log_likelihood(values) < _one_group(ordered) - CLEARLY:
-        return NOTHING_FOREIGN
-    return typicality
+        typicality = typicality.updated(ordered, lifts)
+    return typicality if _gain(typicality, ordered, lifts) > CLEARLY else NOTHING_FOREIGN
 
 
-def _one_group(ordered: NDArray[np.float64]) -> float:
-    """The highest log-likelihood of one group: half a normal distribution above, such or an exponential one below."""
-    best = -np.inf
-    for mode in np.quantile(ordered, MODES):
-        below, above = mode - ordered[ordered < mode], ordered[ordered >= mode] - mode
-        share, longest = len(below) / len(ordered), below.mean() if len(below) else 0.0
-        if longest < TINY or not above.any():
+def _gain(typicality: Typicality, ordered: NDArray[np.float64], lift: NDArray[np.float64]) -> float:
+    """By how much two groups are more likely than one, in the log-likelihood of similarities (n,) in order."""
+    one = _free_density(ordered, np.ones(len(ordered)))
+    own = _free_density(ordered, 1 - typicality.foreign(ordered, lift))
+    other = norm.pdf(ordered, typicality.place, typicality.width)
+    two = (1 - typicality.share) * own + typicality.share * other
+    return float(np.log((two + TINY) / (one + TINY)).sum())
+
+
+def _free_density(ordered: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Density (n,) of the likeliest group for weighted values: half normal above, half normal or exponential below."""
+    best, density = -np.inf, np.ones(len(ordered))
+    shares = np.cumsum(weight) / weight.sum()
+    for mode in ordered[np.searchsorted(shares, MODES).clip(max=len(ordered) - 1)]:
+        below = ordered < mode
+        if weight[below].sum() < TINY or weight[~below].sum() < TINY:
             continue
-        upper = norm.logpdf(above, 0, np.sqrt((above**2).mean())).sum() + len(above) * np.log(2 * (1 - share))
-        normal = norm.logpdf(below, 0, np.sqrt((below**2).mean())).sum() + len(below) * np.log(2 * share)
-        exponential = len(below) * np.log(share / longest) - below.sum() / longest
-        best = max(best, float(upper + max(normal, exponential)))
-    return best
+        away, share = np.abs(ordered - mode), weight[below].sum() / weight.sum()
+        upper, lower = (np.sqrt(np.average(away[one] ** 2, weights=weight[one])) + TINY for one in (~below, below))
+        longest = np.average(away[below], weights=weight[below])
+        above = 2 * (1 - share) * norm.pdf(away, 0, upper)
+        for tail in (2 * share * norm.pdf(away, 0, lower), share / longest * np.exp(-away / longest)):
+            found = np.where(below, tail, above)
+            if (likelihood := float((weight * np.log(found + TINY)).sum())) > best:
+                best, density = likelihood, found
+    return density

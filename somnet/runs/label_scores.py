@@ -1,8 +1,9 @@
 """How likely the given label of each training image is right, and what speaks against it; the same for every method.
 
 Let a be the probability that it is the given class, if the image shows any, by what the other images say, weighed by
-likelihood (methods/label_posterior.py); and q(c) that the image is foreign to a class, by its similarity to it
-(methods/typicality.py). For the given class y and o, the most probable other one, whose share of the others is s,
+likelihood (methods/label_posterior.py); and q(c) that the image is foreign to a class, by how typical it is of it and
+how likely others find that label (methods/typicality.py). For the given class y and o, the most probable other one,
+whose share of the others is s,
 
     r = a (1 - q(y))     it shows the given class: label_score;
     t = s (1 - q(o))     if not, the other one explains it,
@@ -91,22 +92,23 @@ def judge(regions: Regions, part: Part, dropped: Part | None, seed: int) -> Labe
     """The same from what the regions of all images, the dropped ones last, look like."""
     n, given = len(part), _before_review(part, dropped)
     labels, away = given.judged, np.zeros(len(given.label) - len(part), bool)  # (N,), (N - n,)
-    own, share, similarity, of_other = np.zeros((4, len(labels)))
+    own, share, similarity, lift, of_other, lift_of_other = np.zeros((6, len(labels)))
     other, nearest = np.zeros((2, len(labels)), np.int64)
     description = np.zeros((len(labels), WIDTH), np.float16)
     for heard in judge_labels(regions, given, seed):
         rows, place = heard.rows, np.arange(len(heard.rows))
         own[rows] = heard.probable[place, labels[rows]]
         similarity[rows], nearest[rows] = heard.similarity[place, labels[rows]], heard.similarity.argmax(axis=1)
+        lift[rows] = heard.lift[place, labels[rows]]
         others = heard.probable.copy()
         others[place, labels[rows]] = 0.0
         best = others.argmax(axis=1)
         share[rows] = others[place, best] / np.maximum(others.sum(axis=1), TINY)
-        other[rows], of_other[rows] = best, heard.similarity[place, best]
+        other[rows], of_other[rows], lift_of_other[rows] = best, heard.similarity[place, best], heard.lift[place, best]
         description[rows, : heard.description.shape[1]] = heard.description
-    typicality = fit_typicality(similarity)
-    right = own * (1 - spare_varied_classes(typicality.foreign(similarity), labels))
-    explained = share * (1 - typicality.foreign(of_other))
+    typicality = fit_typicality(similarity, lift)
+    right = own * (1 - spare_varied_classes(typicality.foreign(similarity, lift), labels))
+    explained = share * (1 - typicality.foreign(of_other, lift_of_other))
     known = 1 - (1 - right) * (1 - explained)
     reviewed = np.append(part.judged_labels >= 0, ~away)
     found = Judgements(np.flatnonzero(reviewed), (given.label == labels)[reviewed]).some(seed)

@@ -1,11 +1,13 @@
 """What other images say about a label: nothing of it may come from the image's own label."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from somnet.methods import label_evidence
-from somnet.methods.label_evidence import SHARPNESS, RegionFeatures, Witnesses, ask
+from somnet.methods.label_evidence import SHARPNESS, UNTYPICAL, RegionFeatures, Witnesses, ask
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.logistic import Linear
 
@@ -36,7 +38,7 @@ def test_an_image_has_no_say_about_itself() -> None:
     witnesses, place = ask(regions, labels, CLASSES, seed=0), np.arange(90)
     changed = labels.copy()
     changed[7] = (labels[7] + 1) % CLASSES
-    others = Witnesses(changed, witnesses.fold, witnesses.models, witnesses.unit, witnesses.share, witnesses.prototypes)
+    others = replace(witnesses, labels=changed)
     assert np.array_equal(others.hear(regions, place)[:, 7], witnesses.hear(regions, place)[:, 7])
 
 
@@ -56,11 +58,29 @@ def test_prototypes_by_hand() -> None:
     flat = Linear(np.zeros((2, 2)), np.zeros(2))
     share = np.array([[0.5, 0.0], [0.0, 1.0]], np.float32)
     prototypes = np.array([[1.5, 1.0], [0.0, 1.0]], np.float32)
-    witnesses = Witnesses(np.array([0, 1]), np.array([0, 0]), (flat,), unit, share, prototypes)
+    typical, means = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), np.array([[3.0, 2.0], [0.0, 1.0]], np.float32)
+    witnesses = Witnesses(np.array([0, 1]), np.array([0, 0]), (flat,), unit, share, prototypes, typical, means)
     image = RegionFeatures(np.array([[[2.0, 0.0]]], np.float16), np.array([[True]]))
-    own, other = (witnesses.hear(image, np.array([place]))[2, 0] for place in (0, -1))
-    assert own == pytest.approx(SHARPNESS * np.array([1 / 2**0.5, 0]), rel=1e-5)
-    assert other == pytest.approx(SHARPNESS * np.array([1.5 / (1.5**2 + 1) ** 0.5, 0]), rel=1e-5)
+    own, other = (witnesses.hear(image, np.array([place])) for place in (0, -1))
+    assert own[2, 0] == pytest.approx(SHARPNESS * np.array([1 / 2**0.5, 0]), rel=1e-5)
+    assert other[2, 0] == pytest.approx(SHARPNESS * np.array([1.5 / (1.5**2 + 1) ** 0.5, 0]), rel=1e-5)
+    similar = witnesses.similarity(image, np.array([0]), own)[0]  # the whole image counts for 1 in a mean: (3 - 1, 2)
+    assert similar == pytest.approx(np.array([1 / 2**0.5, 0]), rel=1e-5)
+
+
+def test_pictures_of_another_kind_do_not_stand_for_their_class() -> None:
+    """A fifth of the first class is alike, and of no class: the others are still its typical ones."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 100)
+    centre = np.eye(20)[np.where(np.arange(200) < 20, 2, labels)]
+    regions = RegionFeatures(
+        (centre + rng.normal(0, 0.15, (200, 20)))[:, None].astype(np.float16), np.ones((200, 1), bool)
+    )
+    witnesses = ask(regions, labels, 2, seed=0)
+    assert witnesses.typical[:20, 0].max() == np.float32(UNTYPICAL)
+    assert (witnesses.typical[20:100, 0] == 1).mean() > 0.7
+    similar = witnesses.similarity(regions, np.arange(200), witnesses.hear(regions, np.arange(200)))[:, 0]
+    assert similar[:20].max() < similar[20:100].min()
 
 
 def test_regions_that_an_image_has_not_got_say_nothing() -> None:

@@ -29,7 +29,7 @@ def judged(regions: RegionFeatures, given: GivenLabels) -> Judged:
             yield rows, regions.take(rows)
 
     parts = list(judge_labels(show, given, seed=0))
-    names = ("rows", "probable", "similarity", "description")
+    names = ("rows", "probable", "lift", "similarity", "description")
     columns = ([getattr(part, name) for part in parts] for name in names)
     return Judged(*(np.concatenate(column) for column in columns))
 

@@ -1,13 +1,16 @@
 """Which images show none of the classes: those that are further away than images of a class ever are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from somnet.methods.typicality import FEWEST, fit_typicality
+from somnet.methods.typicality import BELOW, FEWEST, LEARNT, fit_typicality
 
 
-def foreign_probability(values: np.ndarray) -> np.ndarray:
-    return fit_typicality(values).foreign(values)
+def foreign_probability(values: np.ndarray, lift: np.ndarray | None = None) -> np.ndarray:
+    lift = np.ones(len(values)) if lift is None else lift  # of labels that nothing is known about
+    return fit_typicality(values, lift).foreign(values, lift)
 
 
 def similarities(own: int, foreign: int, seed: int = 0) -> np.ndarray:
@@ -20,8 +23,9 @@ def similarities(own: int, foreign: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("foreign", [20, 150, 400])
 def test_foreign_images_are_found(foreign: int) -> None:
-    found = foreign_probability(similarities(1000, foreign))
-    assert (found[1000:] > 0.5).mean() > 0.75
+    lift = np.repeat([8.0, 1.0], [1000, foreign])
+    found = foreign_probability(similarities(1000, foreign), lift)
+    assert (found[1000:] > 0.5).mean() > (0.5 if foreign < 100 else 0.9)  # with few it is more careful
     assert (found[:1000] > 0.5).mean() < 0.01
     assert found.mean() == pytest.approx(foreign / (1000 + foreign), abs=0.03)
 
@@ -35,6 +39,26 @@ def test_where_nothing_is_foreign_nothing_is_called_so(seed: int) -> None:
 def test_a_long_tail_is_not_foreign(shape: int) -> None:
     """Cosines near 1 are skewed: all of one group, however long its lower tail."""
     assert (foreign_probability(1 - np.random.default_rng(0).gamma(shape, 0.03, 1000)) > 0.5).sum() == 0
+
+
+def test_an_odd_picture_whose_label_others_expect_is_rather_odd_than_foreign() -> None:
+    values = np.append(similarities(1000, 100), [0.5, 0.5, 0.5])
+    lift = np.append(np.repeat([8.0, 1.0], [1000, 100]), [0.1, 1.0, 8.0])
+    unexpected, open_, expected = foreign_probability(values, lift)[-3:]
+    assert unexpected > open_ > expected
+    odds = unexpected / (1 - unexpected) / (expected / (1 - expected))
+    assert odds == pytest.approx((LEARNT + (1 - LEARNT) / 0.1) / (LEARNT + (1 - LEARNT) / 8))
+
+
+def test_the_tail_is_longer_than_a_normal_one() -> None:
+    """Worked by hand: as high as the upper side at the mode, 4 degrees of freedom, and all of it has the area 1."""
+    own = replace(fit_typicality(similarities(1000, 100), np.ones(1100)), mode=0.0, spread=1.0, share=0.0)
+    places = np.linspace(-400, 10, 2_000_001)
+    density = own._own(places)
+    assert np.trapezoid(density, places) == pytest.approx(1, abs=1e-3)
+    assert density[places < 0].sum() / density.sum() == pytest.approx(BELOW, abs=1e-3)
+    assert own._own(np.array([-1e-9])) == pytest.approx(own._own(np.array([0.0])))
+    assert own._own(np.array([-2.4]))[0] / own._own(np.array([0.0]))[0] == pytest.approx((1 + 4 / 4) ** -2.5)
 
 
 def test_the_less_similar_the_more_foreign() -> None:
