@@ -14,8 +14,9 @@ The label tells too. If p_i(y) is how likely the other images find the given lab
 the label of a foreign picture has nothing to do with what it shows, unless there are more of its kind under that label,
 from which it can be learnt. So an odd picture whose label can be told from others is rather odd than foreign.
 Expectation and maximisation give q and, for each image, the probability to be foreign. Below its place it can only rise
-as the similarity falls, and above the mode it is 0. Where no image is that far away, q is 0 and no image is called
-foreign; nor where one group with a longer lower tail, as long as it needs to be, is about as likely as two.
+as the similarity falls, and above the mode it is 0. Where one group with a longer lower tail, as long as it needs to
+be, is about as likely as two, nothing proves that there are foreign pictures: then q is LEAST, so that they are found
+only where they are very far away, but the less typical images still come first.
 
 The similarity to the given class is taken, not that to the most similar one: with many classes there is always one that
 a foreign picture is a little similar to.
@@ -33,8 +34,9 @@ APART = 3.0  # spreads below the mode at which the foreign ones begin
 LEARNT = 0.2  # share of foreign pictures whose label can be told from others of their kind
 ROUNDS = 200
 FEWEST = 20  # images that tell anything
-CLEARLY = 3.0  # gain in log-likelihood from which on two groups are believed in
-MODES = np.linspace(0.4, 0.9, 26)  # quantiles at which the mode of a group may lie, where its shape is free
+LEAST = 0.003  # share of foreign pictures where nothing proves that there are any
+CLEARLY = 1.0  # gain in log-likelihood that proves it
+MODES = np.linspace(0.4, 0.98, 30)  # quantiles at which the mode of a group may lie, where its shape is free
 TINY = 1e-12
 
 HEIGHT = float(norm.pdf(0) / t.pdf(0, FREEDOM))  # brings the tail to the height of the upper side at the mode
@@ -97,7 +99,9 @@ def fit_typicality(similarity: NDArray[np.floating], lift: NDArray[np.floating])
     typicality = Typicality(float(mode), spread, float(mode) - 5 * spread, 2 * spread, 0.02)
     for _ in range(ROUNDS):
         typicality = typicality.updated(ordered, lifts)
-    return typicality if _gain(typicality, ordered, lifts) > CLEARLY else NOTHING_FOREIGN
+    if _gain(typicality, ordered, lifts) > CLEARLY:
+        return typicality
+    return replace(typicality, share=LEAST, width=max(typicality.width, 2 * typicality.spread))
 
 
 def _gain(typicality: Typicality, ordered: NDArray[np.float64], lift: NDArray[np.float64]) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from somnet.methods.typicality import BELOW, FEWEST, LEARNT, fit_typicality
+from somnet.methods.typicality import BELOW, FEWEST, LEARNT, LEAST, fit_typicality
 
 
 def foreign_probability(values: np.ndarray, lift: np.ndarray | None = None) -> np.ndarray:
@@ -37,8 +37,18 @@ def test_where_nothing_is_foreign_nothing_is_called_so(seed: int) -> None:
 
 @pytest.mark.parametrize("shape", [1, 2, 3])
 def test_a_long_tail_is_not_foreign(shape: int) -> None:
-    """Cosines near 1 are skewed: all of one group, however long its lower tail."""
-    assert (foreign_probability(1 - np.random.default_rng(0).gamma(shape, 0.03, 1000)) > 0.5).sum() == 0
+    """Cosines near 1 are skewed: all of one group, however long its lower tail; hardly any is called foreign."""
+    values = 1 - np.random.default_rng(0).gamma(shape, 0.03, 1000)
+    assert (foreign_probability(values, np.full(1000, 8.0)) > 0.5).sum() <= 20
+
+
+def test_where_nothing_is_proven_the_less_typical_come_first_all_the_same() -> None:
+    values, lift = similarities(1000, 0), np.full(1000, 8.0)
+    found = fit_typicality(values, lift)
+    assert found.share == LEAST
+    suspicion = found.foreign(values, lift)
+    assert 0 < suspicion[values.argmin()] < 0.5
+    assert suspicion.argmax() == values.argmin()
 
 
 def test_an_odd_picture_whose_label_others_expect_is_rather_odd_than_foreign() -> None:
