@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from somnet.core.types import BagBatch
-from somnet.data.decode import read_picture
+from somnet.data.decode import Picture, read_sizes
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
@@ -179,6 +179,15 @@ class Boxes:
         return torch.from_numpy(boxes), torch.from_numpy(np.arange(len(boxes)) <= self.scan.counts[row])
 
 
+def read_again(index: Index, scan: Scan, row: int, sizes: Sequence[int]) -> list[Picture]:
+    """A scanned image, its shorter side at least as large as each of some sizes; refused if it is another one since."""
+    try:
+        return read_sizes(index.location(row), sizes, scan.keys[row].as_py())
+    except UnreadableImage as error:
+        name = display_name(index.table["file_name"][row].as_py())
+        raise DataError(f"{name} could be read before but not now: {error}: restore it and continue") from None
+
+
 @dataclass(frozen=True)
 class PixelInputs:
     """Decodes images; augments them when given a seed."""
@@ -190,12 +199,7 @@ class PixelInputs:
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         at_least = self.side if self.view is None else enough_for(self.view.boxes[row], self.side)
-        try:
-            key = self.boxes.scan.keys[row].as_py()  # it may have been replaced since
-            image = read_picture(self.index.location(row), at_least=at_least, key=key).image
-        except UnreadableImage as error:
-            name = display_name(self.index.table["file_name"][row].as_py())
-            raise DataError(f"{name} could be read before but not now: {error}: restore it and continue") from None
+        image = read_again(self.index, self.boxes.scan, row, [at_least])[0].image
         boxes, mask = self.boxes(row)
         if self.view is not None:
             image = self.view.picture(image, row)

@@ -11,28 +11,26 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 from numpy.typing import NDArray
 
 from somnet.config import Config, ProposalConfig
-from somnet.data.bags import BagBatches, Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs, each_image_once, load
+from somnet.data.bags import Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs
 from somnet.data.decisions import DROPPED, read_rounds, with_decisions
 from somnet.data.duplicates import group_duplicates, nearest_copies
 from somnet.data.index import ROWS_AT_ONCE, Index
+from somnet.data.map_filling import Cutter, fill_maps
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan, scan
 from somnet.data.sources import open_source
 from somnet.data.views import View, draw_views, whole_images
 from somnet.errors import DataError
 from somnet.nn.backbones import Network
-from somnet.nn.engine import Trunk, open_trunk
+from somnet.nn.engine import open_trunk
 from somnet.system.compute import Compute
 from somnet.system.files import atomic_path, csv_cell, display_name, some
-from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 
-MAPS_PER_CHUNK = 512
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
 SPLITS = ("train", "val", "test")
 
@@ -302,25 +300,15 @@ def make_views(
     trunk = open_trunk(network)
     store = MapStore(trunk.fingerprint, network.input_shape)
 
-    def fill(missing: NDArray[np.int64]) -> None:
-        if len(missing) == 0:
-            return
-        rows = missing[:, 0]
-        crops = View(
-            np.stack([views[number].boxes[row] for row, number in missing]),
-            np.stack([views[number].mirrored[row] for row, number in missing]),
-        )
-        pixels = PixelInputs(part.index.take(rows), Boxes(part.scan.take(rows)), side, crops)
-        _fill(store, pixels, [keys[number][row].as_py() for row, number in missing.tolist()], trunk, compute)
-
+    cutter = Cutter(part.index, part.scan, views, side)
     ranks = compute.ranks
     if ranks.world > 1:
         missing = uncached(keys, store)
         ranks.barrier()  # all have listed the same
-        fill(missing[ranks.share(len(missing))])
+        fill_maps(store, cutter, keys, missing[ranks.share(len(missing))], trunk, compute)
         ranks.barrier()
         store = MapStore(trunk.fingerprint, network.input_shape)
-    fill(uncached(keys, store))
+    fill_maps(store, cutter, keys, uncached(keys, store), trunk, compute)
     return [CachedInputs(store, own, boxes, view) for own, view in zip(keys, views, strict=True)]
 
 
@@ -348,20 +336,3 @@ def uncached(keys: Sequence[pa.Array], store: MapStore) -> NDArray[np.int64]:
             if key is not None and key not in store:
                 first.setdefault(key, (row, number))
     return np.array(sorted(first.values()), np.int64).reshape(-1, 2)
-
-
-@torch.no_grad()
-def _fill(store: MapStore, inputs: PixelInputs, all_keys: Sequence[bytes], trunk: Trunk, compute: Compute) -> None:
-    batches = BagBatches(each_image_once(inputs.index.labels()), FORWARD_IMAGES, inputs, None, seed=None)
-    keys: list[bytes] = []
-    maps: list[torch.Tensor] = []
-    with track("feature maps", len(inputs.index)) as advance:
-        for batch in load(batches, compute.loaders, device=compute.device):
-            keys.extend(all_keys[row] for row in batch.rows[:, 0].tolist())
-            maps.append(trunk.maps(batch.images).to(torch.float16).cpu())
-            advance(len(batch.label))
-            if len(keys) >= MAPS_PER_CHUNK:
-                store.add(keys, torch.cat(maps))
-                keys, maps = [], []
-    if keys:
-        store.add(keys, torch.cat(maps))

@@ -1,9 +1,11 @@
 """The only place that opens an image."""
 
+import contextlib
 import importlib.util
 import os
 import threading
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -71,13 +73,36 @@ def read_picture(
     With `at_least`, a large JPEG is decoded at a reduced size, its shorter side no less than that; so is every
     picture of more than 16 million pixels. With the `key` of its content, a file that has changed since is unreadable.
     """
-    try:
+    with _named_reasons():
         if isinstance(source, Path | str):
             source = Location(str(source))
         if isinstance(source, Location):
             with source.open() if key is None else source.open_known(key) as stream:
-                return _read(stream, at_least)
-        return _read(source, at_least)
+                return _read(stream, at_least, {})
+        return _read(source, at_least, {})
+
+
+def read_sizes(source: Location, sizes: Sequence[int], key: bytes) -> list[Picture]:
+    """What `read_picture` gives for each of these values of `at_least`; the file is read once, unless it is large.
+
+    It is decoded once for all that come out alike, which for most pictures is all.
+    """
+    decoded: dict[tuple[int, int], Picture] = {}
+    pictures: list[Picture] = []
+    with _named_reasons(), contextlib.ExitStack() as streams:
+        stream = streams.push(source.open_known(key))
+        for at_least in sizes:
+            if stream.closed:  # together with the pixels of a large picture
+                stream = streams.push(source.open_known(key))
+            pictures.append(_read(stream, at_least, decoded))
+    return pictures
+
+
+@contextlib.contextmanager
+def _named_reasons() -> Iterator[None]:
+    """Whatever goes wrong in here is an UnreadableImage that says why."""
+    try:
+        yield
     except UnreadableImage:
         raise
     except FileNotFoundError as error:
@@ -93,7 +118,8 @@ def read_picture(
         raise UnreadableImage("the image data is truncated or damaged") from error
 
 
-def _read(stream: BinaryIO, at_least: int | None) -> Picture:
+def _read(stream: BinaryIO, at_least: int | None, decoded: dict[tuple[int, int], Picture]) -> Picture:
+    """The picture in a stream, unless it was `decoded` at this size before."""
     _check_bytes(stream)
     # Restricted to Pillow: threads may leave each other's filter behind, and this one harms nobody.
     with warnings.catch_warnings():
@@ -105,10 +131,14 @@ def _read(stream: BinaryIO, at_least: int | None) -> Picture:
         with opened:
             width, height = opened.size
             _check_size(width, height)
+            if at_least is not None:
+                opened.draft(None, (at_least, at_least))  # its size is now what it will be decoded at
             if width * height <= LARGE_PIXELS:
-                return _decode(opened, at_least)
+                if opened.size not in decoded:
+                    decoded[opened.size] = _decode(opened, width, height, at_least)
+                return decoded[opened.size]
             with _one_large:
-                picture = _decode(opened, at_least)
+                picture = _decode(opened, width, height, at_least)
                 opened.close()  # its pixels, too
                 give_back_memory()
             return picture
@@ -143,10 +173,8 @@ def _why_unidentified(stream: BinaryIO) -> str:
     return "not an image"
 
 
-def _decode(opened: Image.Image, at_least: int | None) -> Picture:
-    width, height = opened.size
-    if at_least is not None:
-        opened.draft(None, (at_least, at_least))
+def _decode(opened: Image.Image, width: int, height: int, at_least: int | None) -> Picture:
+    """The pixels of an opened image, possibly reduced, which is so large as it is stored."""
     opened.load()
     # After loading: a PNG may keep its EXIF at the end, and a TIFF turns itself.
     orientation = _orientation(opened)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.methods.label_posterior import fit_posterior
-from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit
+from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit, side_by_side
 
 WITNESSES = BELIEF, BEST_REGION, PROTOTYPES, NEIGHBOURS = range(4)  # places in the evidence
 FOLDS = 5
@@ -129,9 +129,11 @@ def ask(
     """Fit what the witnesses need, to m images and their given labels (m,), of which some are `verified` (m,)."""
     fold = deal_folds(labels, FOLDS, seed)
     strength = choose_strength(regions.averages(), labels, fold)
-    models = tuple(
-        _fit_regions(regions.take(fold != held), labels[fold != held], classes, strength) for held in range(FOLDS)
-    )
+
+    def fit_others(held: int) -> Linear:
+        return _fit_regions(regions.take(fold != held), labels[fold != held], classes, strength)
+
+    models = tuple(side_by_side(fit_others, range(FOLDS)))
     unit = regions.directions()
     size = max(1, BLOCK // (regions.features.shape[1] * classes))
     beliefs = [_belief(models, regions.take(block), fold[block]) for block in _blocks(len(labels), size)]

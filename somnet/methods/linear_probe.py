@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from somnet.methods.frozen import FrozenFeatures
-from somnet.methods.logistic import best_out_of_fold, deal_folds, fit
+from somnet.methods.logistic import best_out_of_fold, deal_folds, fit, side_by_side
 from somnet.methods.settings import MethodSettings
 
 log = logging.getLogger("somnet")
@@ -40,7 +40,8 @@ class LinearProbe(FrozenFeatures):
         fold = deal_folds(labels, self.config.of(LinearProbeSettings).folds, self.config.seed)
         strength, held_out = best_out_of_fold(x, labels, self.classes, fold)
         log.info("linear probe: C = %g has the lowest loss out of fold", strength)
-        result, classifier = fit(x, labels, self.classes, strength), self.network.classifier
+        (result,) = side_by_side(lambda chosen: fit(x, labels, self.classes, chosen), [strength])
+        classifier = self.network.classifier
         classifier.weight.copy_(torch.from_numpy(result.weight))
         classifier.bias.copy_(torch.from_numpy(result.bias))
         return torch.from_numpy(held_out[np.arange(len(labels)), labels])

@@ -1,12 +1,21 @@
 """Logistic regression on features that were computed once: scikit-learn's, in main memory."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from somnet.system.cores import own_cores
+from somnet.system.parallel import in_threads
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of scikit-learn's C, to choose from; features are standardised
 FINE_STRENGTHS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # the same in smaller steps
@@ -48,15 +57,24 @@ def fit(features: NDArray[np.float16], labels: NDArray[np.int64], classes: int, 
     spread[spread == 0] = 1.0
     x -= mean.astype(np.float32)
     x /= spread.astype(np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough
-        model = LogisticRegression(C=strength, max_iter=ITERATIONS).fit(x, labels)
+    model = LogisticRegression(C=strength, max_iter=ITERATIONS).fit(x, labels)
     slope, offset = model.coef_.astype(np.float64), model.intercept_.astype(np.float64)
     if len(present) == 2:  # one row, for the second class against the first
         slope, offset = np.concatenate([-slope / 2, slope / 2]), np.concatenate([-offset / 2, offset / 2])
     weight[present] = slope / spread
     bias[present] = offset - weight[present] @ mean
     return Linear(weight, bias)
+
+
+def side_by_side(work: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+    """Results of work that fits classifiers, one task per core at a time, each in a single thread.
+
+    Their matrices are too small to be shared: threads that share them wait for each other some thousand times a second,
+    which beside other work takes ten times as long. And so a fit does not depend on the number of cores.
+    """
+    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough
+        return list(in_threads(work, tasks, ahead=own_cores()))
 
 
 def log_loss(found: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -82,11 +100,14 @@ def out_of_fold(
 ) -> NDArray[np.float64]:
     """Probabilities (n, C) of each image by a classifier that has not seen its fold."""
     found = np.full((len(labels), classes), 1 / classes)
-    for number in np.unique(fold):
-        held_out = fold == number
-        if not held_out.all():
-            model = fit(features[~held_out], labels[~held_out], classes, strength)
-            found[held_out] = model.probabilities(features[held_out])
+
+    def predict(held_out: NDArray[np.bool_]) -> NDArray[np.float64]:
+        model = fit(features[~held_out], labels[~held_out], classes, strength)
+        return model.probabilities(features[held_out])
+
+    parts = [held_out for number in np.unique(fold) if not (held_out := fold == number).all()]
+    for held_out, predicted in zip(parts, side_by_side(predict, parts), strict=True):
+        found[held_out] = predicted
     return found
 
 
@@ -109,12 +130,18 @@ def choose_strength(features: NDArray[np.float16], labels: NDArray[np.int64], fo
     The more labels are wrong, the smaller it is. From the smallest one on the loss falls and then rises.
     """
     present, numbers = np.unique(labels, return_inverse=True)
+
+    def mean_loss(strength: float) -> float:
+        def loss(held: int) -> float:
+            return _held_out_loss(features, numbers, len(present), fold == held, strength)
+
+        return float(np.mean(side_by_side(loss, HELD_OUT)))
+
     lowest, best = np.inf, FINE_STRENGTHS[0]
     for strength in FINE_STRENGTHS:
-        losses = [_held_out_loss(features, numbers, len(present), fold == held, strength) for held in HELD_OUT]
-        if np.mean(losses) >= lowest:
+        if (found := mean_loss(strength)) >= lowest:
             break
-        lowest, best = float(np.mean(losses)), strength
+        lowest, best = found, strength
     return best
 
 

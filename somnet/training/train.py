@@ -197,10 +197,14 @@ class Job:
         return TrainingImages(part.labels, self.inputs, boxes, part.groups, part.weights, lambda: self.views)
 
     def prepare(self) -> None:
-        """Compute the features of the held-out images and of all views now, so that no epoch pays for them."""
-        _ = self.test_inputs
+        """Compute the features of all views and of the held-out images now, so that no epoch pays for them.
+
+        The views first: whole images are among them, so that each picture is opened once.
+        """
         if draws_views(self.method.plan()):
             _ = self.views
+        _ = self.inputs
+        _ = self.test_inputs
 
     def test(self) -> Evaluation | None:
         """How good the network is on the held-out images, if there are any."""
@@ -227,10 +231,9 @@ def fit(job: Job) -> Evaluation | None:
     log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, method.network.licence)
     seconds = estimate_seconds(job.data, method, config, compute.device)
     log.info("estimate: about %s", duration(seconds / ranks.world))
-    images = job.images()
     job.prepare()
     job.laps.end("features")
-    trainer = Trainer(method, config, images, job.out, compute=compute, evaluate=job.top1)
+    trainer = Trainer(method, config, job.images(), job.out, compute=compute, evaluate=job.top1)
     trainer.run(resume=True)
     job.laps.end("train", earlier=trainer.earlier_seconds)
     return job.test()

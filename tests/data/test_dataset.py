@@ -1,5 +1,6 @@
 """A data set made ready: what is used, what is left out, what is said."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import torch
 from PIL import Image, ImageOps
 
 from somnet.data.bags import CachedInputs, PixelInputs
-from somnet.data.dataset import describe, make_inputs, make_views, open_dataset, region_inputs
+from somnet.data.dataset import describe, make_inputs, make_views, open_dataset, region_inputs, training_views
+from somnet.data.location import Location
 from somnet.data.transforms import to_square
 from somnet.data.views import View
 from somnet.errors import DataError
@@ -160,6 +162,30 @@ def test_maps_of_views_and_of_whole_images_are_kept_apart(
     assert not torch.equal(views[1](len(part) - 1, None)[0], views[0](len(part) - 1, None)[0])
     monkeypatch.setattr(network, "prepare", lambda _: pytest.fail("computed again"))
     make_views(part, network, config.model.imgsz, Compute(workers=0), [right_way_round, left])
+
+
+def test_a_picture_is_opened_once_for_all_its_views_whatever_the_threads(
+    data: Path, tiny: "Tiny", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny.config()
+    part = open_dataset(data, config, Compute(workers=1)).train
+    network = Network(config.model, 3).eval()
+    opened: list[str] = []
+
+    def open_known(location: Location, key: bytes) -> io.BufferedReader | io.BytesIO:
+        opened.append(location.path)
+        return known(location, key)
+
+    known = Location.open_known
+    monkeypatch.setattr(Location, "open_known", open_known)
+    maps = []
+    for workers in (1, 3):
+        monkeypatch.setenv("SOMNET_CACHE", str(tmp_path / str(workers)))
+        views = training_views(part, network, config, Compute(workers=workers))
+        make_inputs(part, network, config.model.imgsz, Compute(workers=workers))  # whole images are among the views
+        maps.append(torch.stack([view(row, None)[0] for view in views for row in range(len(part))]))
+    assert sorted(opened) == sorted(2 * [part.index.location(row).path for row in range(len(part))])
+    assert torch.equal(*maps)
 
 
 def test_regions_are_the_image_and_its_first_proposals(data: Path, tiny: "Tiny") -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from somnet.data import decode
-from somnet.data.decode import read_picture
+from somnet.data.decode import read_picture, read_sizes
+from somnet.data.location import Location, content_key
 from somnet.errors import UnreadableImage
 
 
@@ -199,6 +200,31 @@ def test_reduced_and_turned() -> None:
     picture = read_bytes(encoded(gradient(800, 600), "JPEG", exif=exif), 100)
     assert (picture.width, picture.height) == (600, 800)
     assert picture.image.size == (150, 200)
+
+
+@pytest.mark.parametrize(
+    ("kind", "large", "decodings"), [("JPEG", False, 3), ("PNG", False, 1), ("JPEG", True, 5), ("PNG", True, 5)]
+)
+def test_several_sizes_are_what_each_would_be_alone_and_decoded_once_if_alike(
+    kind: str, large: bool, decodings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 640 x 480 pixels: 100 and 120 are decoded at a quarter, 130 and 240 at half, 241 as they are."""
+    if large:
+        monkeypatch.setattr(decode, "LARGE_PIXELS", 100)
+    file = tmp_path / "a"
+    file.write_bytes(encoded(gradient(640, 480), kind))
+    sizes = [100, 130, 241, 120, 240]
+    alone = [read_picture(file, at_least=size) for size in sizes]
+    decoded = []
+    once = decode._decode
+    monkeypatch.setattr(decode, "_decode", lambda *arguments: decoded.append(1) or once(*arguments))  # type: ignore[func-returns-value]
+    with file.open("rb") as stream:
+        key = content_key(stream)
+    together = read_sizes(Location(str(file)), sizes, key)
+    assert len(decoded) == decodings
+    for one, other in zip(alone, together, strict=True):
+        assert (one.width, one.height) == (other.width, other.height) == (640, 480)
+        assert np.array_equal(pixels(one.image), pixels(other.image))
 
 
 def test_other_formats_are_not_reduced() -> None:

@@ -1,14 +1,18 @@
 """Logistic regression in units of the features, and out-of-fold predictions."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info
 
 from somnet.methods import logistic
-from somnet.methods.logistic import Linear, best_out_of_fold, deal_folds, fit, out_of_fold
+from somnet.methods.logistic import Linear, best_out_of_fold, deal_folds, fit, out_of_fold, side_by_side
 
 
 def task(classes: int, apart: float = 1.0) -> tuple[NDArray[np.float16], NDArray[np.int64]]:
@@ -61,8 +65,9 @@ def test_out_of_fold_predictions_come_from_images_of_other_folds(monkeypatch: py
     monkeypatch.setattr(logistic, "fit", recorded)
     found = out_of_fold(features, labels, 3, fold, 0.1)
     assert len(seen) == 4
-    for number, train in enumerate(seen):
-        assert (train == features[fold != number]).all()
+    for number in range(4):
+        train = features[fold != number]
+        assert any(np.array_equal(train, one) for one in seen)  # in any order: several are fitted at once
         expected = fit(train, labels[fold != number], 3, 0.1).probabilities(features[fold == number])
         assert found[fold == number] == pytest.approx(expected)
 
@@ -76,3 +81,23 @@ def test_the_strength_with_the_lowest_loss_is_chosen() -> None:
     assert found == pytest.approx(out_of_fold(features, labels, 3, fold, strength))
     chance = np.random.default_rng(1).permutation(labels)
     assert best_out_of_fold(features, chance, 3, deal_folds(chance, 5, seed=0))[0] == logistic.STRENGTHS[0]
+
+
+def test_fits_take_one_thread_each_and_results_keep_their_order() -> None:
+    def threads(task: int) -> tuple[int, set[int]]:
+        return task, {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    before = threads(0)[1]
+    assert side_by_side(threads, range(5)) == [(task, {1}) for task in range(5)]
+    assert threads(0)[1] == before
+
+
+def test_a_fit_that_is_near_enough_says_nothing_and_others_are_heard() -> None:
+    def warn(kind: type[Warning]) -> None:
+        warnings.warn("something", kind, stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        side_by_side(warn, [ConvergenceWarning, RuntimeWarning, ConvergenceWarning])
+        warn(ConvergenceWarning)
+    assert [warning.category for warning in heard] == [RuntimeWarning, ConvergenceWarning]
