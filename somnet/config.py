@@ -30,6 +30,7 @@ class ModelConfig(Section):
     name: str = "tf_efficientnet_lite0"  # any timm name; this one's ImageNet weights come with the installation
     pretrained: bool = True  # start from pretrained weights
     weights: str = ""  # safetensors file with them, instead of those that timm fetches
+    embeddings: str = ""  # file with vectors of the images, by any model: no network is used, nor trained
     freeze: Literal["trunk", "none"] = "trunk"  # frozen: trunk, all but the last stage (maps are cached), or none
     imgsz: Annotated[int, Field(ge=32, le=2048)] = 224  # side of the input, in pixels
 
