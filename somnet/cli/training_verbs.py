@@ -89,6 +89,9 @@ def train(
     decisions: Annotated[
         list[Path] | None, typer.Option(help="decisions.csv of a report, taken as truth; again for a later round.")
     ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write losses and accuracy for TensorBoard, to RUN/tensorboard.")
+    ] = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -114,6 +117,7 @@ def train(
         "train.batch_size": batch_size,
         "train.precision": precision,
         "seed": seed,
+        "tensorboard": tensorboard or None,
         "decisions": tuple(str(file) for file in decisions) if decisions else None,
     }
     settings = load_config(config, set_ or (), flags)

@@ -279,6 +279,8 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
     if nothing := list(data.train.index.empty):
         lines.append(f"warning: no image at all in {some(nothing)}: left out")
+    if beside := list(data.train.index.beside):
+        lines.append(f"warning: not read, as beside the class folders: {some(beside)}; unpack archives there")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
@@ -286,7 +288,8 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     ]:
         lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
     if grouped := duplicates(data):
-        lines.append(f"duplicates: {len(grouped)} images in {len({row.group for row in grouped})} groups")
+        groups = len({row.group for row in grouped})
+        lines.append(f"duplicates: {len(grouped)} images in {groups} group{'s' if groups > 1 else ''}")
         copied = copies_held_out(data).file_names
         names = data.train.index.table["file_name"].filter(copied.is_valid()).to_pylist()
         pairs = zip(map(display_name, names), copied.drop_null().to_pylist(), strict=True)

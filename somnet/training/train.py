@@ -47,6 +47,7 @@ from somnet.system.signals import stopping_signals
 from somnet.system.transfer import on_gpu
 from somnet.training.finished_run import Run
 from somnet.training.loop import Trainer, TrainingImages
+from somnet.training.tensorboard import clear_events, need_tensorboard
 
 log = logging.getLogger("somnet")
 
@@ -120,6 +121,8 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     ranks.barrier()  # nobody writes before all have looked
     if not finished:
         find_method(config.method)
+        if config.tensorboard:
+            need_tensorboard()
     elif is_of(out, data):
         warn_of_changes(out, data)
         log.info("%s is finished already", out)
@@ -138,6 +141,8 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
         if ranks.first:
             writing.enter_context(one_writer(out / LOCK, out))
             check_free(out, config, resume=resume, overwrite=overwrite)  # somebody may have been faster
+            if overwrite:
+                clear_events(out)
             if overwrite and is_report(out / REPORT):
                 remove_report(out / REPORT)  # first: a report that outlived its run would be taken for the new one's
             begin(out, config, scanned, overwrite=overwrite)
