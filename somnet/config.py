@@ -30,6 +30,7 @@ class ModelConfig(Section):
     name: str = "tf_efficientnet_lite0"  # any timm name; this one's ImageNet weights come with the installation
     pretrained: bool = True  # start from pretrained weights
     weights: str = ""  # safetensors file with them, instead of those that timm fetches
+    embeddings: str = ""  # file with vectors of the images, by any model: no network is used, nor trained
     freeze: Literal["trunk", "none"] = "trunk"  # frozen: trunk, all but the last stage (maps are cached), or none
     imgsz: Annotated[int, Field(ge=32, le=2048)] = 224  # side of the input, in pixels
 
@@ -75,6 +76,7 @@ class Config(Section):
     method: str = "somnet+"  # a name of docs/methods.md, or package.module:Class of your own
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0  # all randomness follows from it
     decisions: tuple[str, ...] = ()  # files with what people decided about training images, the latest last
+    tensorboard: bool = False  # write the figures of each epoch for TensorBoard, too
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     views: ViewConfig = ViewConfig()
@@ -114,7 +116,8 @@ class Config(Section):
 
     def hash(self) -> str:
         """Short fingerprint: two runs with the same one did the same work. Other methods' settings do not count."""
-        own = {*type(self).model_fields, *sections_of(self.method)} - {"decisions"}  # what they say is part of the data
+        own = {*type(self).model_fields, *sections_of(self.method)}
+        own -= {"decisions", "tensorboard"}  # what people decided is part of the data; event files change nothing
         canonical = json.dumps(self.model_dump(include=own), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 

@@ -1,15 +1,32 @@
 """The application that the verbs belong to, and the options that they share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
+
+VERBS = (  # in the order of a session: what comes first is what is needed first
+    *("train", "report", "review", "clean", "predict", "eval", "export"),
+    *("plan", "embed", "propose", "bench", "compare", "demo", "doctor", "cache", "settings"),
+)
+
+
+class InOrder(TyperGroup):
+    """Lists the verbs in the order in which people need them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All of them."""
+        return sorted(self.commands, key=VERBS.index)
+
 
 app = typer.Typer(
+    cls=InOrder,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Train image classifiers on noisy web images, and see which images and regions are noise.",
+    help="Train image classifiers on noisy web images, and see which images and regions are noise. Begin with: somnet "
+    "train FOLDER, where FOLDER has a folder of images for each class.",
 )
 console = Console()
 

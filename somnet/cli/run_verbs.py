@@ -22,6 +22,9 @@ def eval(
     out: Annotated[
         Path | None, typer.Option(help="Folder for wrong.csv, the files it gets wrong, and the confusion matrix.")
     ] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="Vectors of these images, for a run trained with --embeddings.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier evaluation.")] = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
@@ -32,7 +35,7 @@ def eval(
 
     if out is not None:
         check_place(out, overwrite=overwrite)
-    result = Run(run).evaluate(data, device=device, workers=workers)
+    result = Run(run).evaluate(data, embeddings=embeddings, device=device, workers=workers)
     table = Table("class", "top-1 %", box=None, pad_edge=False)
     for name, accuracy in result.per_class.items():
         table.add_row(escape(screen_text(name)), f"{100 * accuracy:.2f}")

@@ -75,6 +75,9 @@ def train(
     method: Annotated[str | None, typer.Option(help=f"{', '.join(METHODS)}; or package.module:Class.")] = None,
     model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="Vectors of the images by any model, .parquet or .npy; no network is used then.")
+    ] = None,
     imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
     freeze: Annotated[
         str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
@@ -86,6 +89,9 @@ def train(
     decisions: Annotated[
         list[Path] | None, typer.Option(help="decisions.csv of a report, taken as truth; again for a later round.")
     ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write losses and accuracy for TensorBoard, to RUN/tensorboard.")
+    ] = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -101,15 +107,17 @@ def train(
     if resume and out is None:
         raise RunError("--resume needs the folder of the run: add --out")
     flags = {
-        "method": method,
+        "method": "linear-probe" if method is None and embeddings is not None else method,
         "model.name": model,
         "model.weights": None if weights is None else str(weights),
+        "model.embeddings": None if embeddings is None else str(embeddings),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,
         "train.batch_size": batch_size,
         "train.precision": precision,
         "seed": seed,
+        "tensorboard": tensorboard or None,
         "decisions": tuple(str(file) for file in decisions) if decisions else None,
     }
     settings = load_config(config, set_ or (), flags)

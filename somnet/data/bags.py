@@ -223,6 +223,17 @@ class CachedInputs:
 
 
 @dataclass(frozen=True)
+class VectorInputs:
+    """Vectors that another model has made of the images, as maps (F, 1, 1) of one cell."""
+
+    vectors: NDArray[np.float32]  # (n, F)
+    boxes: Boxes
+
+    def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.from_numpy(self.vectors[row])[:, None, None], *self.boxes(row)
+
+
+@dataclass(frozen=True)
 class DrawnInputs:
     """Different inputs for the same images: whenever an image is used, `views` of them are drawn by the seed.
 

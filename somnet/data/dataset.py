@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from somnet.config import Config, ProposalConfig
-from somnet.data.bags import Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs
+from somnet.data.bags import Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs, VectorInputs
 from somnet.data.decisions import DROPPED, read_rounds, with_decisions
 from somnet.data.duplicates import group_duplicates, nearest_copies
+from somnet.data.embeddings import read_embeddings
 from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.map_filling import Cutter, fill_maps
 from somnet.data.maps import MapStore
@@ -42,6 +43,7 @@ class Part:
     index: Index
     scan: Scan
     groups: NDArray[np.int64]  # (n,) of duplicates, over all splits; -1: alone
+    vectors: NDArray[np.float32] | None = None  # (n, F) what another model has made of the images
 
     def __len__(self) -> int:
         return len(self.index)
@@ -102,6 +104,8 @@ class DataSet:
         if self.train.verified.any():
             digest.update(self.train.verified.tobytes())
             digest.update(self.train.judged_labels.tobytes())
+        if self.train.vectors is not None:
+            digest.update(self.train.vectors.tobytes())
         if self.dropped is not None:
             digest.update(b"\0".join(self.dropped.index.column("file_name")))
         return digest.hexdigest()[:16]
@@ -202,6 +206,12 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     What a person decided about training images is done first.
     """
     index = with_decisions(open_source(data), read_rounds(config.decisions))
+    given = read_embeddings(Path(config.model.embeddings), index) if config.model.embeddings else None
+
+    def part(rows: NDArray[np.int64], groups: NDArray[np.int64]) -> Part:
+        own = used.take(rows)
+        return Part(own, scanned.take(rows), groups, None if given is None else given.of(own))
+
     need_training(index, data)
     held_out = held_out_split(index)
     if unknown := sorted(index.splits().difference(SPLITS, (DROPPED,))):
@@ -225,11 +235,9 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     rows = np.concatenate([train_rows, test_rows])  # training images first: of a leak, the test image is the copy
     groups = group_duplicates(*(column.take(pa.array(rows)) for column in (scanned.keys, scanned.hashes)))
     train_groups, test_groups = np.split(groups, [len(train_rows)])
-    train = Part(used.take(train_rows), scanned.take(train_rows), train_groups)
-    test = Part(used.take(test_rows), scanned.take(test_rows), test_groups) if len(test_rows) else None
-    none = np.full(len(dropped_rows), -1)
-    dropped = Part(used.take(dropped_rows), scanned.take(dropped_rows), none) if len(dropped_rows) else None
-    return DataSet(data, used.classes, train, test, unreadable, dropped)
+    test = part(test_rows, test_groups) if len(test_rows) else None
+    dropped = part(dropped_rows, np.full(len(dropped_rows), -1)) if len(dropped_rows) else None
+    return DataSet(data, used.classes, part(train_rows, train_groups), test, unreadable, dropped)
 
 
 def unreadable_files(index: Index, scanned: Scan) -> tuple[Unreadable, ...]:
@@ -253,9 +261,14 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
     ]
     boxes = data.train.scan.counts
-    lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
+    if data.train.vectors is not None:
+        lines.append(f"vectors of {data.train.vectors.shape[1]} numbers, given for each image")
+    else:
+        lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
     if nothing := list(data.train.index.empty):
         lines.append(f"warning: no image at all in {some(nothing)}: left out")
+    if beside := list(data.train.index.beside):
+        lines.append(f"warning: not read, as beside the class folders: {some(beside)}; unpack archives there")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [
@@ -263,7 +276,8 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     ]:
         lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
     if grouped := duplicates(data):
-        lines.append(f"duplicates: {len(grouped)} images in {len({row.group for row in grouped})} groups")
+        groups = len({row.group for row in grouped})
+        lines.append(f"duplicates: {len(grouped)} images in {groups} group{'s' if groups > 1 else ''}")
         copied = copies_held_out(data).file_names
         names = data.train.index.table["file_name"].filter(copied.is_valid()).to_pylist()
         pairs = zip(map(display_name, names), copied.drop_null().to_pylist(), strict=True)
@@ -288,12 +302,14 @@ def make_inputs(part: Part, network: Network, side: int, compute: Compute) -> In
 
 def make_views(
     part: Part, network: Network, side: int, compute: Compute, views: Sequence[View]
-) -> list[PixelInputs] | list[CachedInputs]:
+) -> list[PixelInputs] | list[CachedInputs] | list[VectorInputs]:
     """The same for views of the images.
 
     Each rank computes its share of the maps, and those that the cache does not bring from the others.
     """
     boxes = Boxes(part.scan)
+    if part.vectors is not None:
+        return [VectorInputs(part.vectors, boxes)] * len(views)
     if not network.frozen_trunk:
         return [PixelInputs(part.index, boxes, side, view) for view in views]
     keys = [view.keys(part.scan) for view in views]

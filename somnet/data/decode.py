@@ -44,6 +44,7 @@ _OTHER_FORMATS = {  # (offset, signature) of files that people do take for photo
     (0, b"<svg"): "SVG",
 }
 HEIC = ("HEIC", "HEIF")
+DAMAGED = "the image header is truncated or damaged"
 _TURNS = {  # EXIF orientation: what makes the picture upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -165,10 +166,12 @@ def _why_unidentified(stream: BinaryIO) -> str:
     stream.seek(0)
     head = stream.read(16)
     if head.startswith(_SIGNATURES):
-        return "the image header is truncated or damaged"
+        return DAMAGED
     for (offset, signature), name in _OTHER_FORMATS.items():
         if head.startswith(signature, offset):
-            more = " and, after pip install 'somnet[heic]', HEIC" if name in HEIC and "HEIF" not in FORMATS else ""
+            if name in HEIC and "HEIF" in FORMATS:
+                return DAMAGED
+            more = " and, after pip install 'somnet[heic]', HEIC" if name in HEIC else ""
             return f"{name} is not a supported format; {', '.join(FORMATS)}{more} are"
     return "not an image"
 

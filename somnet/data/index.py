@@ -45,6 +45,7 @@ class Index:
     classes: tuple[str, ...]
     table: pa.Table
     empty: tuple[str, ...] = ()  # classes that were found without any image; they are not among `classes`
+    beside: tuple[str, ...] = ()  # archives and images that lie beside the class folders, and are not read
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -38,6 +38,11 @@ def export(
             f"there is no format '{format}':{did_you_mean(format, _WRITERS)} choose one of {', '.join(_WRITERS)}"
         )
     out = run.path / EXPORT / format if out is None else Path(out)
+    if run.config.model.embeddings:
+        raise ExportError(
+            f"{run.path} has no network, only a linear classifier for the vectors of {run.config.model.embeddings}: "
+            "take its weights from run.model.classifier in Python"
+        )
     card = model_card(run, format)  # an unfinished run is refused before any work
     with replaced_folder(out, EXPORT, overwrite=overwrite) as folder:
         _WRITERS[format](run, folder)

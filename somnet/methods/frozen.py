@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,14 +10,37 @@ from torch import Tensor, nn
 
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
-from somnet.methods.base import BagPass, Inspection, Method, Observation, Step
+from somnet.data.embeddings import vector_width
+from somnet.errors import ConfigError
+from somnet.methods.base import BagPass, Inspection, Method, Observation, Step, find_method
 from somnet.methods.features import training_features
+from somnet.methods.registry import METHODS
 from somnet.nn.backbones import Network
+from somnet.nn.vectors import vectors_name
 from somnet.system.transfer import send
 
 FIT = "fit"  # the phase
 IDLE = "idle"  # the group of a parameter that stays as it is
 TINY = 1e-8  # keeps a logarithm finite
+
+
+def with_given_vectors(config: Config) -> Config:
+    """The config of a training on vectors that another model has made, as wide as those of the file.
+
+    They are all that is known of an image: there are no regions and no views of it, and no network to train.
+    """
+    if not config.model.embeddings:
+        return config
+    if not issubclass(find_method(config.method), FrozenFeatures):
+        able = [name for name in METHODS if issubclass(find_method(name), FrozenFeatures)]
+        raise ConfigError(
+            f"'{config.method}' trains a network, and vectors of the images leave none to train: choose --method "
+            f"{' or '.join(able)}, or leave out --embeddings"
+        )
+    file = Path(config.model.embeddings).expanduser().absolute()
+    model = {"name": vectors_name(vector_width(file)), "embeddings": str(file), "pretrained": False, "weights": ""}
+    views = {"views.mirror": False, "views.crops": 0, "views.proposals": 0, "proposals.max_boxes": 0}
+    return config.with_settings({**{f"model.{name}": value for name, value in model.items()}, **views})
 
 
 class FrozenFeatures(Method):

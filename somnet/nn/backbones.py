@@ -36,6 +36,7 @@ class Network(nn.Module):
 
     mean: Tensor
     std: Tensor
+    reads_images = True  # False: it is given a vector of each image instead
 
     def __init__(self, config: ModelConfig, classes: int) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
 """What the pages show of every image: a few numbers of all, and a card of each with the reason for its state."""
 
 import base64
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +10,44 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from somnet.report.frame import Frame, write_data
-from somnet.report.records import STATES, Records
+from somnet.report.records import CERTAIN, STATES, Records
+from somnet.report.similar import Similar
 from somnet.report.twins import Twins
 from somnet.runs.kinds import explain, percent
 
 THRESHOLDS = 100  # the threshold moves in steps of 1 / THRESHOLDS
 IMAGES_PER_FILE = 100
-CERTAIN = 0.8  # label_score from which on an image is called clean
 
 
-def write_image_pages(frame: Frame, records: Records, pictures: NDArray[np.bool_], twins: Twins, folder: Path) -> None:
+@dataclass(frozen=True)
+class Beside:
+    """The other images that a card shows: copies of the same picture, and similar ones, if the run can tell."""
+
+    twins: Twins
+    similar: Similar | None = None
+
+    def of(self, rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+        """Those of some images, as columns."""
+        columns: dict[str, list[Any]] = {"twins": [self.twins.get(row) for row in rows.tolist()]}
+        if self.similar is not None:
+            found = {"nearest": self.similar.of_all, "given": self.similar.of_given, "seen": self.similar.of_seen}
+            columns |= {
+                name: [[o for o in own if o >= 0] for own in some[rows].tolist()] for name, some in found.items()
+            }
+        return columns
+
+
+def write_image_pages(
+    frame: Frame, records: Records, pictures: NDArray[np.bool_], beside: Beside, folder: Path
+) -> None:
     """list.html and class.html, data/images.js with numbers of all images, data/cards-K.js with what the cards show."""
     frame.write_page(folder, "list.html", "list.html", page="Issues")
     frame.write_page(folder, "class.html", "class.html", page="Classes")
     write_data(folder, "images", describe_all(records, pictures))
     for first in range(0, len(records), IMAGES_PER_FILE):
         rows = np.arange(first, min(first + IMAGES_PER_FILE, len(records)))
-        cards = describe_images(records, rows)
-        write_data(
-            folder, f"cards-{first // IMAGES_PER_FILE}", {**cards, "twins": [twins.get(row) for row in rows.tolist()]}
-        )
+        cards = {**describe_images(records, rows), **beside.of(rows)}
+        write_data(folder, f"cards-{first // IMAGES_PER_FILE}", cards)
 
 
 def describe_all(records: Records, pictures: NDArray[np.bool_]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ NAVIGATION = (
     ("Overview", "index.html"),
     ("Issues", "list.html"),
     ("Classes", "class.html"),
+    ("Map", "map.html"),
     ("Memory", "memory.html"),
     ("Training", "training.html"),
     ("Decisions", "decisions.html"),

@@ -17,6 +17,7 @@ from somnet.runs.run_folder import RunFolder
 from somnet.system.folders import REGIONS
 
 STATES = ("clean", *KINDS)  # the gravest last
+CERTAIN = 0.8  # label_score from which on an image is called clean
 _REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
 
 
@@ -71,6 +72,12 @@ class Records:
         """(n,) images in which the model sees another class."""
         differs: NDArray[np.bool_] = self.predicted != self.label
         return differs & ~self.unreadable
+
+    @cached_property
+    def certain(self) -> NDArray[np.bool_]:
+        """(n,) images that nothing speaks against: examples of their class."""
+        sure: NDArray[np.bool_] = self.flags["clean"] & ~self.doubted & (self.label_score >= CERTAIN)
+        return sure
 
     @cached_property
     def threshold(self) -> float:

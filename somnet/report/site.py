@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
-from somnet.report.class_pages import IMAGES_PER_FILE, counts_below, write_image_pages
+from somnet.report.class_pages import IMAGES_PER_FILE, Beside, counts_below, seen, write_image_pages
 from somnet.report.frame import Frame, script_data, write_data
+from somnet.report.image_map import write_map_page
 from somnet.report.memory_map import write_memory_pages
 from somnet.report.overview import TITLES, read_duplicates, write_overview
 from somnet.report.records import STATES, Records, read_records
+from somnet.report.similar import find_similar, read_vectors
 from somnet.report.thumbnails import write_pictures
 from somnet.report.training_curves import write_training_page
 from somnet.report.twins import write_twins
@@ -88,7 +90,10 @@ def write_pages(run: RunFolder, folder: Path, pictures: int) -> NDArray[np.bool_
     write_names(records, folder)
     groups = read_duplicates(run.path / DUPLICATES)
     twins = write_twins(records, groups, Path(run.data["path"]), folder)
-    write_image_pages(frame, records, have, twins, folder)
+    vectors = read_vectors(run, records)
+    similar = None if vectors is None else find_similar(records, vectors, seen(records))
+    write_image_pages(frame, records, have, Beside(twins, similar), folder)
+    write_map_page(frame, vectors, ~records.unreadable, folder)
     write_memory_pages(frame, run, records, folder)
     write_training_page(frame, run, folder)
     paths = {"run_path": run.path, "decisions_path": run.path / DECISIONS}

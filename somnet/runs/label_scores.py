@@ -36,8 +36,8 @@ from somnet.methods.label_evidence import RegionFeatures
 from somnet.methods.label_judgement import GivenLabels, Regions, judge_labels
 from somnet.methods.review import WIDTH, Judgements, learn, most_telling, scored_labels
 from somnet.methods.typicality import fit_typicality
-from somnet.nn.backbones import Network
 from somnet.runs.doubt import OUTLIER, SURE, choose_threshold
+from somnet.runs.embedding import untouched_network
 from somnet.system.compute import Compute
 from somnet.system.progress import track
 from somnet.system.ranks import ALONE
@@ -63,11 +63,8 @@ def score_labels(
 
     What a person has judged, and `dropped`, tells about the others (methods/review.py).
     """
-    network, compute = method.network, replace(compute, ranks=ALONE)
-    if config.model.pretrained:
-        with torch.random.fork_rng(devices=[]):
-            network = Network(config.model, len(part.index.classes)).to(compute.device)
-    network.eval()
+    compute = replace(compute, ranks=ALONE)
+    network = untouched_network(method, config, compute)
     parts = [part] if dropped is None else [part, dropped]
     inputs = [region_inputs(each, network, config, compute) for each in parts]
     workers = compute.loaders_of(cached=network.frozen_trunk)

@@ -41,16 +41,20 @@ def check_network(config: Config, classes: int, checkpoint: Path) -> None:
     import timm  # tables are checked where torch need not be loaded
     import torch
 
+    from somnet.nn.vectors import vectors_width
+
     try:
         with torch.device("meta"):  # shapes alone
-            model: Any = timm.create_model(config.model.name, num_classes=0)
+            model: Any = None if config.model.embeddings else timm.create_model(config.model.name, num_classes=0)
     except (RuntimeError, NotImplementedError, TypeError, ValueError):
         return  # not to be had in this way, or not at all, which building it will tell
-    features = int(model.num_features)
+    if model is None:
+        features, parameters = vectors_width(config.model), 0
+    else:
+        features, parameters = int(model.num_features), sum(tensor.numel() for tensor in model.parameters())
     sections = (section for section in config.model_dump().values() if isinstance(section, dict))
     sides = [section["memory"]["side"] for section in sections if "side" in section.get("memory", {})]
     slots = max(sides, default=0) ** 2
-    parameters = sum(tensor.numel() for tensor in model.parameters())
     needed = 4 * (parameters + features * classes + slots * (features + classes))
     status = checkpoint.stat() if checkpoint.is_file() else None
     there = 0 if status is None else min(status.st_size, 2 * 512 * status.st_blocks)  # a file may have holes

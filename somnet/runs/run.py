@@ -17,6 +17,7 @@ from somnet.config import Config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, unreadable_files
 from somnet.data.decode import read_picture
+from somnet.data.embeddings import read_embeddings
 from somnet.data.location import Location
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
@@ -25,6 +26,7 @@ from somnet.errors import DataError, RunError, UnreadableImage
 from somnet.methods.base import Method, find_method
 from somnet.nn.backbones import Network
 from somnet.nn.engine import Trunk, open_trunk
+from somnet.nn.vectors import make_network
 from somnet.runs.checkpoint import load_checkpoint, restore_method
 from somnet.runs.embedding import embed
 from somnet.runs.limits import check_network
@@ -129,10 +131,22 @@ class Run(RunFolder):
             raise RunError(f"{self.path / LAST} does not match its config ({error}): train again") from None
         return method.eval()
 
-    def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
-        """Accuracy on the test split of a data set, else on its val split, else on all its images."""
+    def evaluate(
+        self,
+        data: Path | str,
+        *,
+        embeddings: Path | str | None = None,
+        device: str = "auto",
+        workers: int | None = None,
+    ) -> Evaluation:
+        """Accuracy on the test split of a data set, else on its val split, else on all its images.
+
+        A run that was trained on vectors of the images needs those of `data`; by default they are in the same file.
+        """
         keep_memory()
         index = open_source(Path(data))
+        file = Path(embeddings or self.config.model.embeddings)
+        given = read_embeddings(file, index) if self.config.model.embeddings else None
         split = held_out_split(index)
         index = index.of_split(split) if split else index
         number = {name: i for i, name in enumerate(self.classes)}
@@ -146,7 +160,8 @@ class Run(RunFolder):
             log.warning("left out: %d unreadable files%s", len(bad), first_reasons(bad))
         if len(rows) == 0:
             raise DataError(f"{data} has no readable image of a class that the model knows: {', '.join(self.classes)}")
-        part = Part(index.take(rows), scanned.take(rows), np.full(len(rows), -1))
+        own = index.take(rows)
+        part = Part(own, scanned.take(rows), np.full(len(rows), -1), None if given is None else given.of(own))
         compute = Compute(choose_device(device), workers)
         model = self.model.to(compute.device)
         inputs = make_inputs(part, model, self.config.model.imgsz, compute)
@@ -220,7 +235,7 @@ def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretra
     model = config.model if pretrained is None else config.model.model_copy(update={"pretrained": pretrained})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = Network(model, classes)
+        network = make_network(model, classes)
         return find_method(config.method)(config, network, torch.from_numpy(labels), classes)
 
 

@@ -9,13 +9,24 @@ CONFIG, DATA, IMAGES = "config.toml", "data.json", "images.parquet"  # what a ru
 LAST = Path("checkpoints") / "last.safetensors"
 METRICS, LOG = "metrics.jsonl", "train.log"
 ISSUES, ISSUES_CSV, REGIONS, DUPLICATES = "issues.parquet", "issues.csv", "regions.parquet", "duplicates.csv"
+VECTORS = "vectors.npy"  # what the training images look like, in few numbers each: for the map of the images
 SUMMARY = "summary.json"
 DECISIONS = "decisions.csv"  # what a person decided; never deleted
 USED_DECISIONS = "decisions-used.csv"  # those that were trained on
-REPORT, EXPORT = "report", "export"  # folders
+REPORT, EXPORT, EVENTS = "report", "export", "tensorboard"  # folders
 
 FINISHED = (SUMMARY, ISSUES, REGIONS)  # a run that has lost one of them is scored again
-WRITTEN = (SUMMARY, METRICS, LOG, ISSUES_CSV, ISSUES, REGIONS, DUPLICATES, USED_DECISIONS)  # beside checkpoints
+WRITTEN = (
+    SUMMARY,
+    METRICS,
+    LOG,
+    ISSUES_CSV,
+    ISSUES,
+    REGIONS,
+    VECTORS,
+    DUPLICATES,
+    USED_DECISIONS,
+)  # beside checkpoints
 
 
 MOST_BYTES = {
@@ -29,7 +40,7 @@ MOST_BYTES = {
 def refuse_strange_files(run: Path) -> None:
     """Refuse a run folder whose files are none, lead out of it, or are far too large: it may come from a stranger."""
     inside = run.resolve()
-    for name in (CONFIG, DATA, IMAGES, "checkpoints", str(LAST), *WRITTEN, REPORT, EXPORT):
+    for name in (CONFIG, DATA, IMAGES, "checkpoints", str(LAST), *WRITTEN, REPORT, EXPORT, EVENTS):
         file = run / name
         if file.is_symlink() and not file.resolve().is_relative_to(inside):
             raise RunError(f"{file} is a link that leads out of the run: put the file itself there, or train again")

@@ -37,6 +37,7 @@ from somnet.training.decay import choose_decay, sample_rows
 from somnet.training.optim import enter_phase, learning_rates, rate_name, set_classifier_decay, set_rates
 from somnet.training.state import Position, TrainingState
 from somnet.training.step import NoRoom, Stepper
+from somnet.training.tensorboard import EventFiles
 from somnet.training.watch import Watch
 
 log = logging.getLogger("somnet")
@@ -96,6 +97,7 @@ class Trainer:
         self.state = TrainingState(method, self.stepper.optimizer, self.stepper.scaler, self.watch)
         self.saved_at = time.monotonic()
         self.earlier_seconds = 0.0  # of training before this session
+        self.events: EventFiles | None = None  # for TensorBoard, if they are asked for
 
     @property
     def at(self) -> Position:
@@ -105,6 +107,8 @@ class Trainer:
     def run(self, resume: bool = False) -> Position:
         """Train from the start or from the last checkpoint to the end of the plan."""
         tensors = self._load() if resume and (self.out / LAST).exists() else None
+        if self.config.tensorboard and self.ranks.first:
+            self.events = EventFiles(self.out, len(self.at.history))
         expected = [phase.epochs * self._steps(phase) for phase in self.plan]
         with deferred_signals() as stop, told_by_others(stop), track("training", sum(expected)) as advance:
             advance(self._steps_done())
@@ -246,6 +250,8 @@ class Trainer:
         self.saved_at = time.monotonic()
         if self.ranks.first:
             self.state.save(self.out, self.config)
+            if self.events is not None:
+                self.events.write(self.at.history)
 
     def _load(self) -> dict[str, Tensor]:
         tensors = self.state.load(self.out, len(self.plan))

@@ -6,13 +6,15 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from somnet.config import Config
 from somnet.data.bags import Boxes, Inputs, named_worker_death
@@ -21,11 +23,13 @@ from somnet.data.decisions import describe_decisions, read_rounds
 from somnet.data.sources import split_name
 from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method, find_method
+from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import known_methods
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
 from somnet.runs.begin import begin, check_free, is_of, next_run_folder, refuse_other_images, with_own_decisions
 from somnet.runs.data_changes import warn_of_changes
 from somnet.runs.doubt import flagged_sentence
+from somnet.runs.embedding import compact_vectors, untouched_network, write_vectors
 from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.file_issues import with_file_issues
 from somnet.runs.kinds import counted_kinds
@@ -35,14 +39,15 @@ from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unrea
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device, placed
 from somnet.system.files import LOCK, write_json
-from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, refuse_inside
+from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, VECTORS, refuse_inside
 from somnet.system.locks import one_writer
 from somnet.system.progress import duration, logging_to
-from somnet.system.ranks import Ranks, device_of_rank, joined_ranks, started_note
+from somnet.system.ranks import ALONE, Ranks, device_of_rank, joined_ranks, started_note
 from somnet.system.signals import stopping_signals
 from somnet.system.transfer import on_gpu
 from somnet.training.finished_run import Run
 from somnet.training.loop import Trainer, TrainingImages
+from somnet.training.tensorboard import clear_events, need_tensorboard
 
 log = logging.getLogger("somnet")
 
@@ -110,12 +115,14 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     refuse_inside(out, split_name(data)[1])
     if ranks.noted(started_note(out)):  # by this very command, before torchrun started it again
         resume, overwrite = True, False
-    config = with_own_decisions(out, config, resume=resume)
+    config = with_own_decisions(out, with_given_vectors(config), resume=resume)
     check_free(out, config, resume=resume, overwrite=overwrite)
     finished = resume and all((out / name).is_file() for name in FINISHED)
     ranks.barrier()  # nobody writes before all have looked
     if not finished:
         find_method(config.method)
+        if config.tensorboard:
+            need_tensorboard()
     elif is_of(out, data):
         warn_of_changes(out, data)
         log.info("%s is finished already", out)
@@ -134,6 +141,8 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
         if ranks.first:
             writing.enter_context(one_writer(out / LOCK, out))
             check_free(out, config, resume=resume, overwrite=overwrite)  # somebody may have been faster
+            if overwrite:
+                clear_events(out)
             if overwrite and is_report(out / REPORT):
                 remove_report(out / REPORT)  # first: a report that outlived its run would be taken for the new one's
             begin(out, config, scanned, overwrite=overwrite)
@@ -229,8 +238,9 @@ def fit(job: Job) -> Evaluation | None:
     ranks = compute.ranks
     where = compute.device if ranks.world == 1 else f"{ranks.world} ranks, this one on {compute.device},"
     log.info("%s on %s with %s (weights: %s)", config.method, where, config.model.name, method.network.licence)
-    seconds = estimate_seconds(job.data, method, config, compute.device)
-    log.info("estimate: about %s", duration(seconds / ranks.world))
+    if method.network.reads_images:
+        seconds = estimate_seconds(job.data, method, config, compute.device)
+        log.info("estimate: about %s", duration(seconds / ranks.world))
     job.prepare()
     job.laps.end("features")
     trainer = Trainer(method, config, job.images(), job.out, compute=compute, evaluate=job.top1)
@@ -251,9 +261,18 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
     truth = against_truth(images, part)
     images = with_unreadable(images, job.data.unreadable)
     write_tables(job.out, images, regions)
+    write_vectors(job.out / VECTORS, describe_images(job))
     write_duplicates(job.out / DUPLICATES, job.data)
     job.laps.end("score")
     return images, truth
+
+
+def describe_images(job: Job) -> NDArray[np.float16]:
+    """What the training images look like to a network that no label has touched, in few numbers each."""
+    alone = replace(job.compute, ranks=ALONE)
+    network = untouched_network(job.method, job.config, alone)
+    inputs = make_inputs(job.data.train, network, job.config.model.imgsz, alone)
+    return compact_vectors(network, inputs, len(job.data.train), alone)
 
 
 def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth]) -> None:
@@ -294,8 +313,9 @@ def _tell_next(out: Path, seconds: float) -> None:
     typed = shlex.quote(str(out))
     log.info("next, see what was found:     somnet report %s --open", typed)
     log.info("      write a clean data set: somnet clean %s --out DIR", typed)
-    log.info("      export the model:       somnet export %s --format onnx", typed)
-    log.info("      classify other images:  somnet predict %s IMAGES", typed)
+    if not Run(out).config.model.embeddings:
+        log.info("      export the model:       somnet export %s --format onnx", typed)
+        log.info("      classify other images:  somnet predict %s IMAGES", typed)
 
 
 def _write_report(out: Path) -> None:

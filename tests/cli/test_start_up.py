@@ -1,8 +1,14 @@
-"""Commands load no more than they need: torch alone takes two seconds."""
+"""Help comes in a good order, and commands load no more than they need: torch alone takes two seconds."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from somnet.cli.app import VERBS
+from somnet.cli.main import app
 
 HEAVY = {"torch", "torchvision", "timm", "sklearn", "scipy", "onnxruntime"}  # pandas is pyarrow's to load
 
@@ -21,6 +27,11 @@ def test_help_loads_little() -> None:
     found = loaded_by("--help")
     assert "typer" in found
     assert found.isdisjoint({*HEAVY, "numpy", "pyarrow", "pydantic", "cv2"})
+
+
+def test_help_lists_the_verbs_in_the_order_of_a_session() -> None:
+    done = CliRunner().invoke(app, ["--help"])
+    assert re.findall(r"^│ (\w+) {2,}\S", done.stdout, re.MULTILINE) == list(VERBS)
 
 
 def test_the_settings_load_no_torch() -> None:

@@ -397,6 +397,11 @@ def test_heic_is_read_upright() -> None:
     assert (picture.width, picture.height) == picture.image.size == (height, width)
 
 
+def test_a_damaged_heic_is_not_called_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "FORMATS", ("JPEG", "HEIF"))
+    assert refusal(b"\0\0\0\x18ftypheic" + bytes(64)) == decode.DAMAGED
+
+
 def test_heic_without_its_package_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "FORMATS", ("JPEG", "PNG"))
     reason = refusal(b"\0\0\0\x18ftypheic" + bytes(64))

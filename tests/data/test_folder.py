@@ -138,6 +138,13 @@ def test_a_single_class_is_refused(tmp_path: Path, given: str, parent: str) -> N
         open_source(folder)
 
 
+def test_what_lies_beside_the_class_folders_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "cat/1.jpg", "dog/1.jpg", "Loose.JPG", "pants.zip", "cat.zip", "dog.tar.gz", "notes.txt", ".x.jpg")
+    index = open_source(tmp_path)
+    assert index.beside == ("Loose.JPG", "pants.zip")  # of the other archives there are folders
+    assert index.of_split("train").beside == index.beside
+
+
 def test_empty_class_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     with pytest.raises(DataError, match="contains no images"):

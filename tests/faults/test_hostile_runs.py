@@ -35,6 +35,7 @@ READ_BY = {  # file of a run: the verbs that read it
     "metrics.jsonl": ("report",),
     "issues.parquet": ("report",),
     "regions.parquet": ("report",),
+    "vectors.npy": ("report",),
 }
 
 

@@ -53,6 +53,8 @@ class Visit:
         self.page.goto(f"{self.folder.resolve().as_uri()}/{name}")
         if name.startswith(("class.html", "decisions.html", "list.html")):
             self.page.wait_for_selector("html[data-ready]")
+        if name.startswith("map.html"):  # where there is one
+            self.page.wait_for_selector("html[data-ready], main:not(:has(#points))", state="attached")
         return self.page
 
     def overflows(self) -> bool:

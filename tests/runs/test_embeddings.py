@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import somnet
 
@@ -39,3 +40,15 @@ def test_a_run_gives_the_vectors_that_it_classifies(trained: Path, data: Path) -
     best = (vectors @ weight.T + bias).argmax(axis=1)
     files = [data / name for name in table["file_name"].to_pylist()]
     assert [run.classes[i] for i in best] == [found.labels[0] for found in run.predict(files, device="cpu", top=1)]
+
+
+def test_a_run_keeps_what_its_images_look_like_in_few_numbers(trained: Path, data: Path, tiny: "Tiny") -> None:
+    vectors = np.load(trained / "vectors.npy")
+    count = len(list((data / "train").rglob("*.png")))
+    assert vectors.shape == (count, count)  # of 96 numbers no more can differ than there are images
+    run = somnet.Run(trained)
+    table = run.embeddings(device="cpu", workers=0)  # with random weights, those of the trained network
+    full = np.array(table["embedding"].to_pylist(), np.float64)[np.array(table["split"].to_pylist()) == "train"]
+    full /= np.linalg.norm(full, axis=1, keepdims=True)
+    apart, kept = (np.linalg.norm(each[:, None] - each, axis=2) for each in (full, vectors.astype(np.float64)))
+    assert kept == pytest.approx(apart, abs=1e-3)  # distances are what they were

@@ -22,6 +22,10 @@ SIDECARS = tuple(
 )
 
 
+IMAGES = (b".jpg", b".jpeg", b".png", b".webp", b".avif", b".heic")  # by name alone: they are not opened
+ARCHIVES = (b".zip", b".tar", b".tar.gz", b".tgz", b".7z", b".rar")
+
+
 def read_folder(root: Path) -> Index:
     """List a folder of class folders, with or without a level of splits above."""
     top = os.fsencode(root)
@@ -40,7 +44,21 @@ def read_folder(root: Path) -> Index:
     rows = (
         {"file_name": file_name, "label": number[class_name], "split": split} for split, class_name, file_name in images
     )
-    return replace(make_index(root, map(display_name, classes), rows), empty=tuple(empty))
+    index = make_index(root, map(display_name, classes), rows)
+    return replace(index, empty=tuple(empty), beside=tuple(map(display_name, files_beside(top, folders))))
+
+
+def files_beside(top: bytes, folders: Collection[bytes]) -> list[bytes]:
+    """Images and archives beside the folders, which somebody may have meant as classes; not what was unpacked there."""
+    with os.scandir(top) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_file() and not entry.name.startswith(b"."))
+    unpacked = {name.lower() for name in folders}
+    return [
+        name
+        for name in names
+        if name.lower().endswith(IMAGES)
+        or (name.lower().endswith(ARCHIVES) and name.lower().partition(b".")[0] not in unpacked)
+    ]
 
 
 def split_folders(folders: Collection[bytes]) -> list[bytes]:

@@ -53,6 +53,7 @@ somnet.card = (() => {
     drawScores();
     drawPicture();
     drawTwins();
+    drawSimilar();
     drawRegions();
     drawDecision();
     byId("card-previous").disabled = beside(-1) === null;
@@ -187,6 +188,17 @@ somnet.card = (() => {
     const twins = cards.twins?.[at] ?? [];
     byId("twins").hidden = twins.length === 0;
     byId("twin-list").replaceChildren(...twins.map(twin));
+  }
+
+  // Clean images of the class that was given and of the one that the model sees, to compare with; and the nearest of all.
+  function drawSimilar() {
+    const names = { given: run.classes[images.columns.label[row]], seen: run.classes[images.columns.seen[row]] };
+    for (const kind of ["given", "seen", "nearest"]) {
+      const found = cards[kind]?.[at] ?? [], box = byId(`similar-${kind}`);
+      box.hidden = found.length === 0;
+      if (names[kind]) box.querySelector("bdi").textContent = names[kind];
+      box.querySelector(".twins").replaceChildren(...found.map((other) => sheet.tile(other, page.address(other), { withClass: kind === "nearest" })));
+    }
   }
 
   function openOriginal() {

@@ -1,16 +1,19 @@
-// The list of all issues, filtered and sorted.
+// The list of all issues, filtered and sorted; on the page with the map, what is within the lasso.
 "use strict";
 
 (() => {
   const { byId, number, images, decisions, filters, sheet } = somnet;
+  const map = somnet.imageMap ?? null; // where there is one
+  const [name, opened] = map ? ["map", { kind: "all" }] : ["list", { kind: "issues" }];
   let run, asked = 0;
 
   const address = (row) => `#${new URLSearchParams([...filters.inAddress(), ["row", row]])}`;
 
   async function draw() {
     const mine = ++asked;
-    const rows = await images.choose(filters.chosen());
+    const shown = await images.choose(filters.chosen());
     if (mine !== asked) return; // something else was asked for meanwhile
+    const rows = map ? map.show(shown) : shown;
     sheet.show(rows);
     byId("list-count").textContent = `${number(rows.length)} of ${number(run.rows)} images`;
     byId("nothing").hidden = rows.length > 0;
@@ -42,7 +45,7 @@
     const now = JSON.stringify(filters.values());
     if (now !== shown) {
       shown = now;
-      somnet.memory.set(`somnet:${run.fingerprint}:list`, filters.values());
+      somnet.memory.set(`somnet:${run.fingerprint}:${name}`, filters.values());
       await draw();
     }
     if (row !== null && row >= 0 && row < run.rows) somnet.card.show(row);
@@ -53,9 +56,10 @@
   async function start() {
     run = await somnet.load("run");
     await Promise.all([decisions.open(), images.open()]);
-    filters.start(run, "list", { kind: "issues" }, () => { shown = JSON.stringify(filters.values()); return changed(); });
+    filters.start(run, name, opened, () => { shown = JSON.stringify(filters.values()); return changed(); });
     await sheet.start({ address, withClass: true });
     await somnet.review.start({ nextClass });
+    await map?.start({ address, redraw: draw });
     await somnet.card.start({ address, closed: () => `#${new URLSearchParams(filters.inAddress())}` });
     addEventListener("hashchange", follow);
     await follow();

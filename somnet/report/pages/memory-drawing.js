@@ -16,9 +16,9 @@ const mapDrawing = (() => {
     hits: () => "How many regions have the slot as their winner.",
     classes: () => "Given labels of each slot’s regions; the number names the largest class.",
     distance: () => "U-matrix: mean cosine distance to the slots beside; bright ridges separate clusters.",
-    d: (name) => `D: how much a slot is about ${name} and nothing else.`,
-    r: (name) => `R: how much of ${name} lies in a slot.`,
-    s: (name) => `S = D × R: prototypes of ${name}, slots that are full of it and of nothing else.`,
+    d: (name) => `Telling, D: how much a slot is about ${name} and nothing else.`,
+    r: (name) => `Typical, R: how much of ${name} lies in a slot.`,
+    s: (name) => `Both, S = D × R: prototypes of ${name}, slots that are full of it and of nothing else.`,
   };
   const UNITS = { hits: "regions", distance: "cosine distance", d: "d-value", r: "r-value", s: "d × r" };
 
