@@ -187,6 +187,12 @@ def need_training(index: Index, data: Path) -> None:
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
 
 
+def warn_of_folders(index: Index) -> None:
+    """Name folders with images that are not read."""
+    if index.passed_over:
+        log.warning("left out: %s", some(list(index.passed_over)))
+
+
 def scan_together(index: Index, config: ProposalConfig, compute: Compute) -> Scan:
     """Each rank scans its share of the images; what it finds reaches the others through the cache."""
     workers, ranks = compute.workers, compute.ranks
@@ -203,7 +209,7 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
 
     What a person decided about training images is done first.
     """
-    index = with_decisions(open_source(data), read_rounds(config.decisions))
+    index = with_decisions(open_source(data, follow_links=config.follow_links), read_rounds(config.decisions))
     need_training(index, data)
     held_out = held_out_split(index)
     if unknown := sorted(index.splits().difference(SPLITS, (DROPPED,))):
@@ -256,6 +262,8 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     ]
     boxes = data.train.scan.counts
     lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
+    if passed_over := list(data.train.index.passed_over):
+        lines.append(f"warning: folders with images are left out: {some(passed_over)}")
     if nothing := list(data.train.index.empty):
         lines.append(f"warning: no image at all in {some(nothing)}: left out")
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:

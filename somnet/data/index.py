@@ -45,6 +45,7 @@ class Index:
     classes: tuple[str, ...]
     table: pa.Table
     empty: tuple[str, ...] = ()  # classes that were found without any image; they are not among `classes`
+    passed_over: tuple[str, ...] = ()  # folders with images that are not read, each with the reason
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -15,7 +15,15 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, unreadable_files
+from somnet.data.dataset import (
+    FORWARD_IMAGES,
+    Part,
+    first_reasons,
+    held_out_split,
+    make_inputs,
+    unreadable_files,
+    warn_of_folders,
+)
 from somnet.data.decode import read_picture
 from somnet.data.location import Location
 from somnet.data.proposals import scan
@@ -129,10 +137,13 @@ class Run(RunFolder):
             raise RunError(f"{self.path / LAST} does not match its config ({error}): train again") from None
         return method.eval()
 
-    def evaluate(self, data: Path | str, *, device: str = "auto", workers: int | None = None) -> Evaluation:
+    def evaluate(
+        self, data: Path | str, *, device: str = "auto", workers: int | None = None, follow_links: bool = False
+    ) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images."""
         keep_memory()
-        index = open_source(Path(data))
+        index = open_source(Path(data), follow_links=follow_links or self.config.follow_links)
+        warn_of_folders(index)
         split = held_out_split(index)
         index = index.of_split(split) if split else index
         number = {name: i for i, name in enumerate(self.classes)}
