@@ -350,11 +350,14 @@ def uncached(keys: Sequence[pa.Array], store: MapStore) -> NDArray[np.int64]:
 
     `keys` has those of all images, view by view. All views of an image stand together.
     """
-    first: dict[bytes, tuple[int, int]] = {}
-    for number, of_view in enumerate(keys):
-        for row, key in enumerate(of_view.to_pylist()):
-            if key is not None and key not in store:
-                first.setdefault(key, (row, number))
+    dropped = -1
+    while dropped < len(store.dropped):  # a damaged file takes along maps that were found in it a moment ago
+        dropped = len(store.dropped)
+        first: dict[bytes, tuple[int, int]] = {}
+        for number, of_view in enumerate(keys):
+            for row, key in enumerate(of_view.to_pylist()):
+                if key is not None and key not in store:
+                    first.setdefault(key, (row, number))
     return np.array(sorted(first.values()), np.int64).reshape(-1, 2)
 
 

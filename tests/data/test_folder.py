@@ -117,7 +117,7 @@ def test_links_that_lead_out_are_named_and_not_followed(linked: Path) -> None:
     problems = dict(zip(index.column("file_name"), index.column("problem"), strict=True))
     out = "a link that leads out of the data: put the file there itself, or add --follow-links"
     assert problems == {b"dog/1.jpg": None, b"dog/more": out, b"dog/9.jpg": out, b"eel/1.jpg": None}
-    assert index.passed_over == (f"cat ({out})",)
+    assert index.passed_over == (f"'cat' ({out})",)
 
 
 def test_links_that_lead_out_are_followed_if_asked_to(linked: Path) -> None:
@@ -137,7 +137,7 @@ def test_data_that_are_links_alone_are_refused_with_the_flag_that_helps(tmp_path
     put(tmp_path / "elsewhere", "cat/1.jpg")
     (tmp_path / "data").mkdir()
     (tmp_path / "data/train").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.raises(DataError, match=r"contains no images \(train/cat \(a link that leads out.*--follow-links"):
+    with pytest.raises(DataError, match=r"contains no images \('train/cat' \(a link that leads out.*--follow-links"):
         open_source(tmp_path / "data")
     assert len(open_source(tmp_path / "data", follow_links=True)) == 1
 
@@ -149,7 +149,7 @@ def test_a_folder_with_images_that_is_no_class_is_named(tmp_path: Path, name: st
     folder.mkdir()
     Image.new("RGB", (16, 16)).save(folder / "1.png")
     [told] = open_source(tmp_path).passed_over
-    assert told.startswith(str(folder.relative_to(tmp_path)) + " (")
+    assert told.startswith(f"'{folder.relative_to(tmp_path)}' (")
 
 
 @pytest.mark.parametrize("name", ["café", "猫", "a b", "100% 'x'"])

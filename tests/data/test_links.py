@@ -90,7 +90,7 @@ def test_a_run_keeps_to_what_it_was_started_with(photos: "Photos", tiny: "Tiny",
     words = ["train", web, *tiny.flags(), "--method", "plain", "--out", out, "--workers", 0]
     done = cli(*words, "--epochs", 1)
     assert done.code == 0, done.err
-    assert "left out: train/ash (a link that leads out of the data" in (out / "train.log").read_text()
+    assert "left out: 'train/ash' (a link that leads out of the data" in (out / "train.log").read_text()
     assert "train/ash" not in (out / "issues.csv").read_text()
 
     done = cli(*words, "--epochs", 1, "--follow-links", "--overwrite")

@@ -36,7 +36,7 @@ def read_folder(root: Path, *, follow_links: bool = False) -> Index:
         for class_name in folders_in(os.path.join(top, folder)):
             place = os.path.join(folder, class_name)
             if not follow_links and leads_out(real_top, os.path.join(top, place)):
-                passed_over.append(f"{display_name(place)} ({LEADS_OUT})")
+                passed_over.append(f"'{display_name(place)}' ({LEADS_OUT})")
                 continue
             links: list[bytes] = []
             found = list(files_below(top, place, follow_links=follow_links, left_out=links))
@@ -60,7 +60,7 @@ def _passed_over(top: bytes, splits: list[bytes]) -> list[str]:
     beside = [name for name in folders_in(top) if name not in splits] if splits != [b""] else []
     reasons = dict.fromkeys(hidden, "hidden: its name begins with a dot")
     reasons |= dict.fromkeys(beside, "it lies beside the folder train, not in it")
-    return [f"{display_name(name)} ({reason})" for name, reason in reasons.items() if _has_images(top, name)]
+    return [f"'{display_name(name)}' ({reason})" for name, reason in reasons.items() if _has_images(top, name)]
 
 
 def _has_images(top: bytes, folder: bytes) -> bool:
