@@ -17,10 +17,13 @@ from somnet.methods.registry import METHODS, TRUSTED, is_trusted, section_named,
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Share, Strength
 
 SEEDS = 2**32  # seeds are below it
+UNCOUNTED = {"decisions", "follow_links", "threads", "tensorboard"}  # part of the data, or without effect but rounding
 UNSET = "unset"  # typed for a value that is to be chosen
 Settings = TypeVar("Settings", bound=MethodSettings)
 
-
+ThreadCount = Annotated[
+    Annotated[int, Field(ge=1, le=1024)] | None, BeforeValidator(lambda value: None if value == UNSET else value)
+]
 Chosen = Annotated[Strength | None, BeforeValidator(lambda value: None if value == UNSET else value)]
 
 
@@ -77,6 +80,8 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0  # all randomness follows from it
     decisions: tuple[str, ...] = ()  # files with what people decided about training images, the latest last
     tensorboard: bool = False  # write the figures of each epoch for TensorBoard, too
+    follow_links: bool = False  # read what links in the data lead to outside of it
+    threads: ThreadCount = None  # of the CPU; unset: those that a run is started with, also when it is resumed
     model: ModelConfig = ModelConfig()
     proposals: ProposalConfig = ProposalConfig()
     views: ViewConfig = ViewConfig()
@@ -116,8 +121,7 @@ class Config(Section):
 
     def hash(self) -> str:
         """Short fingerprint: two runs with the same one did the same work. Other methods' settings do not count."""
-        own = {*type(self).model_fields, *sections_of(self.method)}
-        own -= {"decisions", "tensorboard"}  # what people decided is part of the data; event files change nothing
+        own = {*type(self).model_fields, *sections_of(self.method)} - UNCOUNTED
         canonical = json.dumps(self.model_dump(include=own), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 

@@ -207,7 +207,7 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> dict[str, A
     if benchmark.baseline not in names and not list((out / "runs").glob(f"{glob.escape(benchmark.baseline)}-seed*")):
         raise ConfigError(f"the baseline '{benchmark.baseline}' does not take part: add it to --methods")
     if benchmark.data is not None:
-        refuse_inside(out, open_source(benchmark.data).root)
+        refuse_inside(out, open_source(benchmark.data, follow_links=benchmark.config.follow_links).root)
     try:
         before = known_json(out / BENCH) if out.is_dir() else {}
     except RunError:  # somebody else's file
@@ -225,9 +225,11 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> dict[str, A
 
 
 def _value(settings: Mapping[str, Any], name: str) -> Any:
-    """What was set; a section that is not mentioned has its defaults."""
-    kind = None if name in settings else section_named(name)
-    return settings.get(name) if kind is None else kind().model_dump(mode="json")
+    """What was set; a setting or a section that is not mentioned has its default, as in folders of older versions."""
+    if name in settings:
+        return settings[name]
+    kind = section_named(name)
+    return Config().model_dump(mode="json").get(name) if kind is None else kind().model_dump(mode="json")
 
 
 def _time_left(trials: Sequence[Trial], results: Mapping[Trial, Result]) -> str:
@@ -302,7 +304,8 @@ def make_data(benchmark: Benchmark, out: Path, seed: int, workers: int | None = 
     if source is None:
         source = draw_toy_web(folder if benchmark.noise is None else out / "data" / f"toy-seed{seed}", seed)
     if benchmark.noise is not None and find_manifest(folder) is None:
-        write_noisy(source, folder, benchmark.noise, seed=seed, workers=workers)
+        links = benchmark.config.follow_links
+        write_noisy(source, folder, benchmark.noise, seed=seed, workers=workers, follow_links=links)
     return folder
 
 

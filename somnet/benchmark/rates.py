@@ -90,7 +90,7 @@ def write_held_back(data: Path, folder: Path, search: RateSearch, config: Config
     """
     if find_manifest(folder) is not None:
         return
-    listed = open_source(data)
+    listed = open_source(data, follow_links=config.follow_links)
     need_training(listed, data)
     train = listed.of_split("train")
     scanned = scan_together(train, config.proposals, compute)

@@ -132,7 +132,7 @@ def clean(
     _, place = split_name(source)
     if not place.exists():
         raise RunError(f"the run's data {place} are gone: say where they are now with --data")
-    index = open_source(source)
+    index = open_source(source, follow_links=run.config.follow_links)
     _check_place(out, run.path, place if place.is_dir() else place.parent)
     with stopping_signals(AGAIN), replaced_folder(out, "cleaned data set", overwrite=overwrite) as building:
         _check_images(run, index)

@@ -42,6 +42,9 @@ DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto ta
 WorkersOption = Annotated[
     int | None, typer.Option(min=0, help="Data-loading processes; by default what the network leaves free.")
 ]
+LinksOption = Annotated[
+    bool | None, typer.Option("--follow-links", help="Also read what links in the data lead to outside of it.")
+]
 SeedsOption = Annotated[str, typer.Option(help="As in 0,1,2 or 0-4.")]
 ConfigOption = Annotated[Path | None, typer.Option(help="TOML file with settings that differ from the defaults.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="One setting; may be repeated.")]

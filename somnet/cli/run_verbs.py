@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from somnet.cli.app import DataArgument, DeviceOption, RunArgument, WorkersOption, app, console
+from somnet.cli.app import DataArgument, DeviceOption, LinksOption, RunArgument, WorkersOption, app, console
 from somnet.errors import TrainingStopped
 from somnet.system.files import screen_text
 
@@ -28,6 +28,7 @@ def eval(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier evaluation.")] = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
+    follow_links: LinksOption = None,
 ) -> None:
     """Accuracy of a run on the test images of DATA: top-1, top-5, per class, and what is taken for what."""
     from somnet.report.confusion import check_place, write_evaluation
@@ -35,7 +36,8 @@ def eval(
 
     if out is not None:
         check_place(out, overwrite=overwrite)
-    result = Run(run).evaluate(data, embeddings=embeddings, device=device, workers=workers)
+    links = bool(follow_links)
+    result = Run(run).evaluate(data, embeddings=embeddings, device=device, workers=workers, follow_links=links)
     table = Table("class", "top-1 %", box=None, pad_edge=False)
     for name, accuracy in result.per_class.items():
         table.add_row(escape(screen_text(name)), f"{100 * accuracy:.2f}")
@@ -67,7 +69,7 @@ def report(
     from somnet.runs.run_folder import RunFolder
 
     opened = RunFolder(run)
-    warn_of_changes(run, Path(opened.data["path"]))
+    warn_of_changes(run, Path(opened.data["path"]), follow_links=opened.config.follow_links)
     page = write_report(opened, pictures=PICTURES if pictures is None else pictures)
     console.print(f"{page}: open it in a browser, or share the folder {page.parent}", markup=False, soft_wrap=True)
     if open_:
@@ -109,13 +111,14 @@ def predict(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
     device: DeviceOption = "auto",
+    follow_links: LinksOption = None,
 ) -> None:
     """Classify images into a table: a row each, bad files with a reason."""
     from somnet.report.heatmaps import with_heatmaps
     from somnet.runs.predictions import image_files, write_predictions
     from somnet.runs.run import Run
 
-    model, files = Run(run), image_files(images)
+    model, files = Run(run), image_files(images, follow_links=bool(follow_links))
     predictions = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
     predictions = with_heatmaps(predictions, heatmaps) if heatmaps else predictions
     count, bad = write_predictions(predictions, out, top=min(top_k, len(model.classes)))

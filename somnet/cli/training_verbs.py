@@ -5,26 +5,41 @@ from typing import Annotated
 
 import typer
 
-from somnet.cli.app import ConfigOption, DataArgument, DeviceOption, SeedsOption, SetOption, WorkersOption, app, console
+from somnet.cli.app import (
+    ConfigOption,
+    DataArgument,
+    DeviceOption,
+    LinksOption,
+    SeedsOption,
+    SetOption,
+    WorkersOption,
+    app,
+    console,
+)
 from somnet.methods.registry import METHODS
 from somnet.system.files import screen_text
 
 
 @app.command()
 def propose(
-    data: DataArgument, config: ConfigOption = None, set_: SetOption = None, workers: WorkersOption = None
+    data: DataArgument,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    workers: WorkersOption = None,
+    follow_links: LinksOption = None,
 ) -> None:
     """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
     from somnet.config import load_config
-    from somnet.data.dataset import scan_together
+    from somnet.data.dataset import scan_together, warn_of_folders
     from somnet.data.sources import open_source
     from somnet.system.compute import Compute
     from somnet.system.files import display_name
     from somnet.system.ranks import find_ranks, quiet_ranks
     from somnet.system.signals import AGAIN, stopping_signals
 
-    settings = load_config(config, set_ or ())
-    index = open_source(data)
+    settings = load_config(config, set_ or (), {"follow_links": follow_links})
+    index = open_source(data, follow_links=settings.follow_links)
+    warn_of_folders(index)
     ranks = find_ranks()
     with stopping_signals(AGAIN), quiet_ranks(ranks):
         scanned = scan_together(index, settings.proposals, Compute(workers=workers, ranks=ranks))
@@ -57,12 +72,13 @@ def plan(
     ] = None,
     device: DeviceOption = "auto",
     set_: SetOption = None,
+    follow_links: LinksOption = None,
 ) -> None:
     """Estimate hours, memory and disk of a training from steps measured here; nothing is trained."""
     from somnet.config import load_config
     from somnet.runs.estimate import plan_training
 
-    settings = load_config(config, set_ or ())
+    settings = load_config(config, set_ or (), {"follow_links": follow_links})
     sizes = None if images is None or classes is None else (images, test_images, classes)
     for line in plan_training(settings, data, sizes, speedup=speedup, cores=cores, device=device):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -92,6 +108,7 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write losses and accuracy for TensorBoard, to RUN/tensorboard.")
     ] = False,
+    follow_links: LinksOption = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -119,6 +136,7 @@ def train(
         "seed": seed,
         "tensorboard": tensorboard or None,
         "decisions": tuple(str(file) for file in decisions) if decisions else None,
+        "follow_links": follow_links,
     }
     settings = load_config(config, set_ or (), flags)
     run_training(data, settings, out=out, device=device, workers=workers, resume=resume, overwrite=overwrite)
@@ -131,6 +149,7 @@ def embed(
     model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")] = None,
     imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
+    follow_links: LinksOption = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -151,7 +170,8 @@ def embed(
     if out.exists() and not overwrite:
         raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
     given = None if weights is None else str(weights)
-    settings = load_config(config, set_ or (), {"model.name": model, "model.weights": given, "model.imgsz": imgsz})
+    flags = {"model.name": model, "model.weights": given, "model.imgsz": imgsz, "follow_links": follow_links}
+    settings = load_config(config, set_ or (), flags)
     keep_memory()
     compute = Compute(choose_device(device), workers)
     table = embed_images(data, Network(settings.model, 2), settings, compute)
@@ -194,6 +214,7 @@ def bench(
     ] = None,
     rate_seed: Annotated[int, typer.Option(min=0, help="Seed of that choice; it is not reported.")] = 1000,
     baseline: Annotated[str, typer.Option(help="The entry that gains are over.")] = "plain",
+    follow_links: LinksOption = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -209,7 +230,7 @@ def bench(
     from somnet.data.noise import parse_noise
 
     entries, shown = choose_entries(methods, tables)
-    settings = load_config(config, set_ or (), {"train.epochs": epochs})
+    settings = load_config(config, set_ or (), {"train.epochs": epochs, "follow_links": follow_links})
     benchmark = Benchmark(
         None if data == "demo" else Path(data),
         entries,

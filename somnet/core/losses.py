@@ -22,13 +22,13 @@ def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
     return losses.mean() if weight is None else (weight * losses).mean()
 
 
-def scale_gradient(x: Tensor) -> Tensor:
-    """The same bag features (B, F), through which a sum over the batch trains the CNN as strongly as a mean.
+def scale_gradient(x: Tensor, bags: int) -> Tensor:
+    """The same bag features (B, F), through which a sum over a batch of bags trains the CNN as strongly as a mean.
 
     Eq. 11 adds the memory's loss to the classifier's. Ours of the memory is a sum, so that its rates do not depend on
     the batch; into the CNN it must go as a mean, like Eq. 1.
     """
-    return x.detach() + (x - x.detach()) / len(x)
+    return x.detach() + (x - x.detach()) / bags
 
 
 def total_loss(losses: Mapping[str, Tensor]) -> Tensor:

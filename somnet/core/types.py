@@ -28,6 +28,7 @@ class BagBatch:
     mask: Tensor  # (B, G, P) False for padding, which never gets weight
     images: Tensor  # (I * V, 3, H, W) pixels or (I * V, F', H, W) cached maps; (0,) in a phase that needs none
     weight: Tensor | None = None  # (B, G) how much each image counts in the losses; None: all the same
+    whole: int = 0  # how many bags the ranks have together, which share a batch; 0: these are all
     source: "BagBatch | None" = None  # the same in main memory, if these bags are on a device
 
     @property

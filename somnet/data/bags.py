@@ -288,8 +288,10 @@ class BagBatches(Dataset[BagBatch]):
 
     def share(self, batch: int) -> range:
         """Which bags of a batch are this rank's, by their place in it."""
-        size = min(self.batch_bags, len(self.bags.label) - batch * self.batch_bags)
-        return share_of(size, self.rank, self.ranks)
+        return share_of(self._size(batch), self.rank, self.ranks)
+
+    def _size(self, batch: int) -> int:
+        return min(self.batch_bags, len(self.bags.label) - batch * self.batch_bags)
 
     def __getitem__(self, batch: int) -> BagBatch:
         share = self.share(batch) or range(1)
@@ -311,6 +313,7 @@ class BagBatches(Dataset[BagBatch]):
             mask=torch.stack(mask).view(*rows.shape, -1) & torch.from_numpy(present)[..., None],
             images=images,
             weight=None if self.bags.weight is None else torch.from_numpy(self.bags.weight[mine]),
+            whole=self._size(batch),
         )
 
     def _seed(self, batch: int, position: int) -> int | None:

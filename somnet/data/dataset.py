@@ -189,6 +189,12 @@ def need_training(index: Index, data: Path) -> None:
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
 
 
+def warn_of_folders(index: Index) -> None:
+    """Name folders with images that are not read."""
+    if index.passed_over:
+        log.warning("left out: %s", some(list(index.passed_over)))
+
+
 def scan_together(index: Index, config: ProposalConfig, compute: Compute) -> Scan:
     """Each rank scans its share of the images; what it finds reaches the others through the cache."""
     workers, ranks = compute.workers, compute.ranks
@@ -205,7 +211,7 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
 
     What a person decided about training images is done first.
     """
-    index = with_decisions(open_source(data), read_rounds(config.decisions))
+    index = with_decisions(open_source(data, follow_links=config.follow_links), read_rounds(config.decisions))
     given = read_embeddings(Path(config.model.embeddings), index) if config.model.embeddings else None
 
     def part(rows: NDArray[np.int64], groups: NDArray[np.int64]) -> Part:
@@ -265,6 +271,8 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         lines.append(f"vectors of {data.train.vectors.shape[1]} numbers, given for each image")
     else:
         lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
+    if passed_over := list(data.train.index.passed_over):
+        lines.append(f"warning: folders with images are left out: {some(passed_over)}")
     if nothing := list(data.train.index.empty):
         lines.append(f"warning: no image at all in {some(nothing)}: left out")
     if beside := list(data.train.index.beside):
@@ -346,9 +354,12 @@ def uncached(keys: Sequence[pa.Array], store: MapStore) -> NDArray[np.int64]:
 
     `keys` has those of all images, view by view. All views of an image stand together.
     """
-    first: dict[bytes, tuple[int, int]] = {}
-    for number, of_view in enumerate(keys):
-        for row, key in enumerate(of_view.to_pylist()):
-            if key is not None and key not in store:
-                first.setdefault(key, (row, number))
+    dropped = -1
+    while dropped < len(store.dropped):  # a damaged file takes along maps that were found in it a moment ago
+        dropped = len(store.dropped)
+        first: dict[bytes, tuple[int, int]] = {}
+        for number, of_view in enumerate(keys):
+            for row, key in enumerate(of_view.to_pylist()):
+                if key is not None and key not in store:
+                    first.setdefault(key, (row, number))
     return np.array(sorted(first.values()), np.int64).reshape(-1, 2)

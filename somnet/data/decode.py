@@ -28,6 +28,8 @@ if importlib.util.find_spec("pillow_heif") is not None:
 MAX_PIXELS = 100_000_000
 LARGE_PIXELS = 16_000_000
 MIN_SIDE = 8
+BACKGROUND = (255, 255, 255)  # behind what is transparent
+DEEP_WHITES = (1.0, 255.0, 65535.0)  # what floats may mean by white: they have no agreed range
 
 _one_large = threading.Lock()  # a large picture takes up to a gigabyte: threads decode them one at a time
 
@@ -209,9 +211,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         if image.mode == "La":  # converts to nothing else
             image = image.convert("LA")
         rgba = image if image.mode == "RGBA" else image.convert("RGBA")
-        white = Image.new("RGB", image.size, "white")
-        white.paste(rgba, mask=rgba.getchannel("A"))
-        return white
+        opaque = Image.new("RGB", image.size, BACKGROUND)
+        opaque.paste(rgba, mask=rgba.getchannel("A"))
+        return opaque
     return image.convert("RGB")
 
 
@@ -219,9 +221,8 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     """Scale a deep grey image to 8 bits; Pillow itself would clip it at 255."""
     grey = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0, neginf=0)  # (H, W)
     low, high = float(grey.min()), float(grey.max())
-    # Floats have no agreed range: take the narrowest usual one that holds all values.
-    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    white = next((top for top in usual if high <= top), None)
+    usual = DEEP_WHITES if image.mode == "F" else DEEP_WHITES[-1:]
+    white = next((top for top in usual if high <= top), None)  # the narrowest range that holds all values
     if low < 0 or white is None:
         grey -= low
         white = (high - low) or 1.0

@@ -46,6 +46,7 @@ class Index:
     table: pa.Table
     empty: tuple[str, ...] = ()  # classes that were found without any image; they are not among `classes`
     beside: tuple[str, ...] = ()  # archives and images that lie beside the class folders, and are not read
+    passed_over: tuple[str, ...] = ()  # folders with images that are not read, each with the reason
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -113,13 +113,21 @@ def _value(name: str, text: str) -> Path | float | int:
     return float(text) if name in _SHARES else int(text)
 
 
-def write_noisy(source: Path, out: Path, recipe: NoiseRecipe, *, seed: int = 0, workers: int | None = None) -> None:
+def write_noisy(
+    source: Path,
+    out: Path,
+    recipe: NoiseRecipe,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    follow_links: bool = False,
+) -> None:
     """Write a noisy copy of a clean data set; its images are read, never changed.
 
     The manifest is written last: where it is present, the copy is complete. The same seed gives the same bytes.
     """
     recipe = recipe if recipe.seed is not None else replace(recipe, seed=seed)
-    index = open_source(source)
+    index = open_source(source, follow_links=follow_links)
     for folder in filter(None, (index.root, recipe.paste, recipe.foreign)):
         if out.resolve().is_relative_to(folder.resolve()):
             raise DataError(f"{out} lies inside {folder}, whose pictures are read: give a folder outside of it")

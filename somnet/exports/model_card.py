@@ -2,26 +2,28 @@
 
 import json
 
+from somnet.exports.preprocessing import reading
 from somnet.nn.backbones import licence_of
 from somnet.runs.run import Run
 from somnet.system.version import VERSION
 
 _TIMM = """\
 ```python
-import timm, torch
+import numpy as np, timm, torch
 from PIL import Image, ImageOps
+
+{reading}
 
 model = timm.create_model("local-dir:PATH/OF/THIS/FOLDER", pretrained=True).eval()
 transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
-image = ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB")
 with torch.no_grad():
-    probabilities = model(transform(image)[None]).softmax(dim=1)[0]
+    probabilities = model(transform(read("photo.jpg"))[None]).softmax(dim=1)[0]
 print(model.pretrained_cfg["label_names"][int(probabilities.argmax())])
 ```
 
-`config.json` makes timm prepare an image as somnet does: the whole of it squashed to {side} x {side} pixels, bilinear.
-It cannot express two things. Photos have to be turned upright first, as above. And somnet decodes a large JPEG at a
-reduced size, which is faster and changes pixels by a grey level or so."""
+`config.json` makes timm squash the whole image to {side} x {side} pixels, bilinear, as somnet does. What it cannot
+express is in `read`: photos are turned upright, what is transparent is laid over white, 16-bit grey is scaled, and
+large files are decoded at a reduced size."""
 
 _ONNX = """\
 ```python
@@ -29,9 +31,11 @@ import json
 import numpy as np, onnxruntime
 from PIL import Image, ImageOps
 
+{reading}
+
 session = onnxruntime.InferenceSession("model.onnx")
 labels = json.loads(session.get_modelmeta().custom_metadata_map["labels"])
-image = ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB").resize(({side}, {side}), Image.BILINEAR)
+image = read("photo.jpg").resize(({side}, {side}), Image.BILINEAR)
 pixels = np.asarray(image).transpose(2, 0, 1)[None]  # uint8 (batch, 3, {side}, {side})
 [logits] = session.run(["logits"], {{"pixels": pixels}})
 print(labels[logits[0].argmax()])
@@ -39,7 +43,7 @@ print(labels[logits[0].argmax()])
 
 The input is the pixels themselves, uint8 RGB from 0 to 255; the normalisation is part of the graph. Any batch size
 works. The softmax of the logits gives probabilities. The metadata of the file holds `labels` and `preprocessing` as
-JSON, `architecture`, `license` and `somnet_version`."""
+JSON, `architecture`, `license` and `somnet_version`; `preprocessing` tells each step from file to pixels."""
 
 _USE = {"timm": _TIMM, "onnx": _ONNX}
 
@@ -71,7 +75,7 @@ This is the network alone. Whatever else the method used, such as a memory, was 
 
 ## Use
 
-{_USE[format].format(side=model.imgsz)}
+{_USE[format].format(side=model.imgsz, reading=reading(model.imgsz))}
 
 ## Classes
 

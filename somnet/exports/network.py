@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from somnet.errors import ExportError, did_you_mean
 from somnet.exports.model_card import model_card
+from somnet.exports.preprocessing import preprocessing
 from somnet.nn.backbones import Network, as_timm_model, licence_of
 from somnet.runs.run import Run
 from somnet.system.files import flush_to_disk
@@ -51,21 +51,6 @@ def export(
             file.chmod(0o644)  # some writers leave theirs to the owner alone
             flush_to_disk(file)
     return out
-
-
-def preprocessing(network: Network, side: int) -> dict[str, Any]:
-    """How an image becomes the network's input, for people and programs."""
-    return {
-        "size": [side, side],
-        "resize": "the whole upright RGB image squashed to the square, aspect ratio not kept; bilinear, antialiased",
-        "layout": "NCHW",
-        "channels": "RGB",
-        "dtype": "uint8",
-        "range": [0, 255],
-        "mean": network.mean.flatten().tolist(),
-        "std": network.std.flatten().tolist(),
-        "normalise": "done inside the model: (pixel / 255 - mean) / std",
-    }
 
 
 def _write_timm(run: Run, folder: Path) -> None:

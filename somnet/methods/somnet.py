@@ -82,7 +82,8 @@ class SomNet(Method):
         present = batch.in_memory.mask[..., 0]  # (B, G)
         real = send(present.flatten().nonzero().squeeze(1), weight.device)  # (I,)
         score = weight.view(batch.mask.shape).amax(dim=2).flatten()[real]  # (I,) an image is as good as its best ROI
-        of_memory = self.memory_step(x.detach() if self.settings.memory.detach else scale_gradient(x), batch.label)
+        seen = x.detach() if self.settings.memory.detach else scale_gradient(x, batch.whole or len(x))
+        of_memory = self.memory_step(seen, batch.label)
         observed = replace(of_memory.observed, rows=batch.rows[present], scores=score)
         return Step(losses | of_memory.losses, observed, of_memory.pending)
 

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somnet.data.location import Location
 from somnet.errors import UnreadableImage
 from somnet.report.frame import Frame, write_data
+from somnet.report.originals import Original, Originals
 from somnet.report.records import Records
-from somnet.report.rois import SlotRois, read_crops, rois_by_slot
-from somnet.report.thumbnails import find_images
+from somnet.report.rois import SlotRois, crops_of, rois_by_slot
 from somnet.runs.run_folder import RunFolder
 from somnet.system.folders import LAST
 from somnet.system.parallel import on_all_cores
@@ -60,7 +59,7 @@ def read_memory(run: RunFolder) -> Memory | None:
     return Memory(keys, d, r.T)
 
 
-def write_memory_pages(frame: Frame, run: RunFolder, records: Records, folder: Path) -> None:
+def write_memory_pages(frame: Frame, run: RunFolder, records: Records, originals: Originals, folder: Path) -> None:
     """memory.html with its data and crops; for a method without memory a page that says so."""
     with_slots = "slot" in records.regions.details
     memory = read_memory(run) if with_slots else None
@@ -69,7 +68,7 @@ def write_memory_pages(frame: Frame, run: RunFolder, records: Records, folder: P
     if memory is not None:
         rois = rois_by_slot(run, records.regions, len(memory.keys))
         chosen = choose_rois(rois)
-        have = write_crops(records, rois, chosen, Path(run.data["path"]), folder)
+        have = write_crops(records, rois, chosen, originals, folder)
         write_map_data(memory, records, rois, chosen, have, folder)
 
 
@@ -173,14 +172,16 @@ def crop_name(slot: int, place: int) -> str:
 
 @dataclass(frozen=True)
 class _Task:
-    source: Location
+    source: Original
     at_least: int
     boxes: NDArray[np.int32]  # (n, 4)
     targets: list[str]
     rois: list[int]
 
 
-def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data: Path, folder: Path) -> set[int]:
+def write_crops(
+    records: Records, rois: SlotRois, chosen: list[list[int]], originals: Originals, folder: Path
+) -> set[int]:
     """Write the crops of the chosen ROIs, and tell which ROIs have one now; each image is decoded once."""
     wanted: dict[int, list[tuple[int, str]]] = defaultdict(list)  # image -> its ROIs and where they go
     for slot, mine in enumerate(chosen):
@@ -191,9 +192,9 @@ def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data:
     images = sorted(wanted)
     rows = np.flatnonzero(~records.unreadable)[images] if images else np.zeros(0, np.int64)
     tasks = [
-        _task(records, image, place, wanted[image])
-        for image, place in zip(images, find_images(data, records.names(rows)), strict=True)
-        if place is not None
+        _task(records, image, source, wanted[image])
+        for image, source in zip(images, originals.find(records.names(rows)), strict=True)
+        if source is not None
     ]
     have: set[int] = set()
     with track("crops", len(tasks)) as advance:
@@ -203,7 +204,7 @@ def write_crops(records: Records, rois: SlotRois, chosen: list[list[int]], data:
     return have
 
 
-def _task(records: Records, image: int, source: Location, wanted: list[tuple[int, str]]) -> _Task:
+def _task(records: Records, image: int, source: Original, wanted: list[tuple[int, str]]) -> _Task:
     numbers = [roi for roi, _ in wanted]
     boxes = records.regions.box[numbers]
     whole = records.regions.box[records.regions.first[image]]  # box 0 is the image itself
@@ -214,7 +215,7 @@ def _task(records: Records, image: int, source: Location, wanted: list[tuple[int
 
 def _write_crops(task: _Task) -> list[int]:
     try:
-        crops = read_crops(task.source, task.boxes, task.at_least)
+        crops = crops_of(task.source.read(task.at_least), task.boxes)
     except UnreadableImage:
         return []
     for crop, target in zip(crops, task.targets, strict=True):

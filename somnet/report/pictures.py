@@ -20,7 +20,7 @@ from somnet.report.figures.contact_sheet import Tile, contact_sheet
 from somnet.report.figures.memory_grid import memory_grid
 from somnet.report.figures.prototypes import Prototype, prototypes
 from somnet.report.records import Regions, read_records
-from somnet.report.rois import SlotRois, read_crops, rois_by_slot
+from somnet.report.rois import SlotRois, crops_of, rois_by_slot
 from somnet.runs.run import Run
 from somnet.runs.scoring import inspected_inputs
 from somnet.system.compute import Compute
@@ -138,7 +138,8 @@ def _tile(index: Index, row: int) -> Tile:
 def _crops(part: Part, regions: Regions, rois: SlotRois, slot: int, count: int) -> list[Image.Image]:
     """The ROIs nearest to a slot."""
     nearest = rois.nearest(slot, count)
-    return [read_crops(part.index.location(int(rois.image[roi])), regions.box[[roi]])[0] for roi in nearest]
+    pictures = (read_picture(part.index.location(int(rois.image[roi]))) for roi in nearest)
+    return [crops_of(picture, regions.box[[roi]])[0] for picture, roi in zip(pictures, nearest, strict=True)]
 
 
 def _pixels(shares: NDArray[np.floating], picture: Image.Image) -> NDArray[np.floating]:

@@ -18,21 +18,17 @@ from collections.abc import Callable
 from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from PIL import Image
 
-from somnet.data.decode import read_picture
-from somnet.data.location import Location
 from somnet.errors import RunError, SomnetError, UnreadableImage
 from somnet.report.decision_file import DecisionFile
 from somnet.report.figures.evidence_figure import evidence_overlay
 from somnet.report.frame import POLICY, script_data
+from somnet.report.originals import Original, Originals
 from somnet.report.site import STORE, is_current, write_report
-from somnet.report.thumbnails import find_images
-from somnet.runs.data_changes import trained_keys
 from somnet.runs.run import Run
 from somnet.system.files import parse_json
 from somnet.system.folders import DECISIONS, REPORT
@@ -71,7 +67,7 @@ class ReviewServer(ThreadingHTTPServer):
             raise RunError(f"{run.path / REPORT} is a link that leads out of the run: move it away")
         if not is_current(run):
             write_report(run)
-        self.run, self.drawing, self.keys = run, threading.Lock(), trained_keys(run.path) or {}
+        self.run, self.drawing = run, threading.Lock()
         names = run.scores()["file_name"].to_pylist()
         self.decisions = DecisionFile(run.path / DECISIONS, names, run.classes)
         self.token = secrets.token_urlsafe(24)
@@ -83,25 +79,25 @@ class ReviewServer(ThreadingHTTPServer):
     def original(self, row: int) -> Image.Image:
         """An image of the data as it is, upright; one that was replaced since the training is not what was judged."""
         with self.drawing:
-            place = self.places[row] if row < len(self.places) else None
-        if place is None:
+            source = self.originals[row] if row < len(self.originals) else None
+        if source is None:
             raise UnreadableImage("it is not in the data any more")
-        return read_picture(place, key=self.keys.get(self.decisions.names[row])).image
+        return source.read().image
 
     def evidence(self, row: int) -> Image.Image:
         """Where the evidence for its class is in an image, as `predict` draws it."""
-        image = self.original(row)
+        image, source = self.original(row), self.originals[row]
         image.thumbnail((HEAT_SIDE, HEAT_SIDE))
         with self.drawing:  # one at a time: the network takes all cores anyway
-            found = next(self.run.predict([self.places[row] or ""], top=1, evidence=True))
+            found = next(self.run.predict([source.place if source else ""], top=1, evidence=True))
         if found.evidence is None:
             raise UnreadableImage(found.unreadable_reason or "its network tells nothing about places")
         return evidence_overlay(image, found.evidence, image.width, image.height)
 
     @cached_property
-    def places(self) -> list[Location | None]:
-        """Where the images are; looked for when the first one is asked for."""
-        return find_images(Path(self.run.data["path"]), self.decisions.names)
+    def originals(self) -> list[Original | None]:
+        """The images of the run; looked for when the first one is asked for."""
+        return Originals(self.run).find(self.decisions.names)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed while it was answered is no news."""

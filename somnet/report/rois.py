@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
-from somnet.data.decode import read_picture
-from somnet.data.location import Location
+from somnet.data.decode import Picture
 from somnet.errors import RunError
 from somnet.report.records import Regions
 from somnet.runs.run_folder import RunFolder
@@ -67,9 +66,8 @@ def _similarity(run: RunFolder, regions: Regions) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(file.read(["similarity"])["similarity"].to_numpy(), np.float64))
 
 
-def read_crops(source: Location | str, boxes: NDArray[np.int32], at_least: int | None = None) -> list[Image.Image]:
-    """Boxes (n, 4) of one image, in pixels of its upright original; `at_least` as in read_picture."""
-    picture = read_picture(source, at_least=at_least)
+def crops_of(picture: Picture, boxes: NDArray[np.int32]) -> list[Image.Image]:
+    """Boxes (n, 4) of one image, in pixels of its upright original."""
     scale = np.array([picture.image.width / picture.width, picture.image.height / picture.height] * 2)
     places = np.rint(boxes * scale).astype(int).tolist()
     return [

@@ -13,13 +13,13 @@ from somnet.report.class_pages import IMAGES_PER_FILE, Beside, counts_below, see
 from somnet.report.frame import Frame, script_data, write_data
 from somnet.report.image_map import write_map_page
 from somnet.report.memory_map import write_memory_pages
+from somnet.report.originals import Originals
 from somnet.report.overview import TITLES, read_duplicates, write_overview
 from somnet.report.records import STATES, Records, read_records
 from somnet.report.similar import find_similar, read_vectors
 from somnet.report.thumbnails import write_pictures
 from somnet.report.training_curves import write_training_page
 from somnet.report.twins import write_twins
-from somnet.runs.data_changes import trained_keys
 from somnet.runs.run_folder import RunFolder
 from somnet.system.files import display_name
 from somnet.system.folders import DECISIONS, DUPLICATES, ISSUES, REPORT
@@ -84,17 +84,18 @@ def write_pages(run: RunFolder, folder: Path, pictures: int) -> NDArray[np.bool_
     frame = Frame(display_name(os.fsencode(run.path.resolve().name)))
     records = read_records(run)
     frame.write_static(folder)
-    have = write_pictures(records, Path(run.data["path"]), folder, pictures, trained_keys(run.path) or {})
+    originals = Originals(run)
+    have = write_pictures(records, originals, folder, pictures)
     write_data(folder, "run", describe_run(run, records))
     write_data(folder, STORE, _HERE)
     write_names(records, folder)
     groups = read_duplicates(run.path / DUPLICATES)
-    twins = write_twins(records, groups, Path(run.data["path"]), folder)
+    twins = write_twins(records, groups, originals, folder)
     vectors = read_vectors(run, records)
     similar = None if vectors is None else find_similar(records, vectors, seen(records))
     write_image_pages(frame, records, have, Beside(twins, similar), folder)
     write_map_page(frame, vectors, ~records.unreadable, folder)
-    write_memory_pages(frame, run, records, folder)
+    write_memory_pages(frame, run, records, originals, folder)
     write_training_page(frame, run, folder)
     paths = {"run_path": run.path, "decisions_path": run.path / DECISIONS}
     typed = {name: shlex.quote(str(path)) for name, path in paths.items()}

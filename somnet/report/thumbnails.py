@@ -1,19 +1,16 @@
 """Small pictures of the images a person will look at, as files of the report."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from somnet.data.decode import read_picture
-from somnet.data.location import Location
-from somnet.data.sources import open_source
-from somnet.errors import DataError, UnreadableImage
+from somnet.errors import UnreadableImage
+from somnet.report.originals import Original, Originals
 from somnet.report.records import Records
-from somnet.system.files import display_name
 from somnet.system.parallel import on_all_cores
 from somnet.system.progress import track
 
@@ -65,27 +62,22 @@ def fair_shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Task:
-    source: Location
+    source: Original
     target: str
-    key: bytes | None  # of what was trained on, if that is known
 
 
-def write_pictures(
-    records: Records, data: Path, folder: Path, most: int, keys: Mapping[str, bytes | None]
-) -> NDArray[np.bool_]:
+def write_pictures(records: Records, originals: Originals, folder: Path, most: int) -> NDArray[np.bool_]:
     """Write the pictures of the chosen images, and tell (n,) which images have one now.
 
-    `keys`: of the content that was trained on, by name. An image that is another one since gets no picture.
+    An image that is another one since gets no picture.
     """
     have = np.zeros(len(records), bool)
     rows = chosen_rows(records, most)
-    names = records.names(rows)
-    places = find_images(data, names)
-    located = [(row, place) for row, place in zip(rows.tolist(), places, strict=True) if place is not None]
-    key_of = {row: keys.get(name) for row, name in zip(rows.tolist(), names, strict=True)}
+    found = originals.find(records.names(rows))
+    located = [(row, source) for row, source in zip(rows.tolist(), found, strict=True) if source is not None]
     for number in sorted({row // ROWS_PER_FOLDER for row, _ in located}):
         (folder / "pictures" / str(number)).mkdir(parents=True)
-    tasks = [_Task(place, str(folder / picture_name(row)), key_of[row]) for row, place in located]
+    tasks = [_Task(source, str(folder / picture_name(row))) for row, source in located]
     done = 0
     with track("pictures", len(tasks)) as advance:
         for chunk in on_all_cores(_write_picture, tasks):
@@ -93,36 +85,26 @@ def write_pictures(
             done += len(chunk)
             advance(len(chunk))
     if missing := len(rows) - int(have.sum()):
-        log.warning("the report has no picture of %d images: they are gone or have changed at %s", missing, data)
+        log.warning(
+            "the report has no picture of %d images: they are gone or have changed at %s", missing, originals.data
+        )
     return have
 
 
-def write_held_out(names: Sequence[str], data: Path, folder: Path) -> dict[str, str]:
+def write_held_out(names: Sequence[str], originals: Originals, folder: Path) -> dict[str, str]:
     """Pictures of images that are not trained on, as twins of training images; where each lies in the report."""
-    places = find_images(data, names) if names else []
+    places = originals.find(names) if names else []
     found = [(name, place) for name, place in zip(names, places, strict=True) if place is not None]
     if found:
         (folder / HELD_OUT).mkdir(parents=True)
-    tasks = [_Task(place, str(folder / HELD_OUT / f"{number}.jpg"), None) for number, (_, place) in enumerate(found)]
+    tasks = [_Task(place, str(folder / HELD_OUT / f"{number}.jpg")) for number, (_, place) in enumerate(found)]
     done = [have for chunk in on_all_cores(_write_picture, tasks) for have in chunk]
     return {name: f"{HELD_OUT}/{n}.jpg" for n, ((name, _), have) in enumerate(zip(found, done, strict=True)) if have}
 
 
-def find_images(data: Path, names: Sequence[str]) -> list[Location | None]:
-    """Where the images of these names are, or None; a name in a table need not be how the file system spells it."""
-    try:
-        index = open_source(data)
-    except (DataError, OSError):
-        return [None] * len(names)
-    wanted = set(names)
-    shown = (display_name(name) for name in index.column("file_name"))
-    row = {name: number for number, name in enumerate(shown) if name in wanted}
-    return [index.location(row[name]) if name in row else None for name in names]
-
-
 def _write_picture(task: _Task) -> bool:
     try:
-        image = read_picture(task.source, at_least=SIDE * 3 // 4, key=task.key).image
+        image = task.source.read(at_least=SIDE * 3 // 4).image
     except UnreadableImage:
         return False
     image.thumbnail((SIDE, SIDE))

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from somnet.report.originals import Originals
 from somnet.report.overview import Copies
 from somnet.report.records import Records
 from somnet.report.thumbnails import write_held_out
@@ -16,13 +17,13 @@ MOST_PICTURES = 2000  # of held-out images
 Twins = dict[int, list[dict[str, Any]]]  # row -> the other files of its group
 
 
-def write_twins(records: Records, groups: list[Copies], data: Path, folder: Path) -> Twins:
+def write_twins(records: Records, groups: list[Copies], originals: Originals, folder: Path) -> Twins:
     """What the cards tell of groups of copies, with pictures of those that are not trained on."""
     names = sorted({name for group in groups for name, _, _ in group.files})
     found = pc.index_in(pa.array(names, pa.string()), value_set=records.table["file_name"].combine_chunks())
     row_of = {name: row for name, row in zip(names, found.to_pylist(), strict=True) if row is not None}
     others = [name for name in names if name not in row_of][:MOST_PICTURES]
-    pictures = write_held_out(others, data, folder)
+    pictures = write_held_out(others, originals, folder)
     twins: Twins = {}
     for group in groups:
         told: list[dict[str, Any]] = [

@@ -38,10 +38,16 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
             raise RunError(f"{out} was started with other settings ({changed}): use the same ones, or add --overwrite")
 
 
-def with_own_decisions(out: Path, config: Config, *, resume: bool) -> Config:
-    """The config with the decisions of the run that is resumed; others are refused."""
+def as_started(out: Path, config: Config, *, resume: bool) -> Config:
+    """The config with the decisions, links and threads of the run that is resumed; others are refused."""
     if not resume or not is_run(out):
         return config
+    before = load_config(out / CONFIG) if (out / CONFIG).is_file() else config
+    for name in ("follow_links", "threads"):
+        told, own = getattr(config, name), getattr(before, name)
+        if told not in (Config.model_fields[name].default, own):
+            raise RunError(f"{out} was started with {name} = {own}: leave out yours, or add --overwrite")
+        config = config.model_copy(update={name: own})
     own = (str((out / USED_DECISIONS).resolve()),) if (out / USED_DECISIONS).is_file() else ()
     if config.decisions and read_rounds(config.decisions) != read_rounds(own):
         raise RunError(f"{out} was started with other decisions: give the same ones or none, or add --overwrite")

@@ -68,10 +68,10 @@ def find_changes(out: Path, index: Index) -> DataChanges:
     return compare(before, dict(zip(names, keys.to_pylist(), strict=True)))
 
 
-def warn_of_changes(out: Path, data: Path) -> None:
+def warn_of_changes(out: Path, data: Path, *, follow_links: bool = False) -> None:
     """Name images that were replaced, removed or added since a run was trained, where its data are at hand."""
     try:
-        changes = find_changes(out, open_source(data))
+        changes = find_changes(out, open_source(data, follow_links=follow_links))
     except (SomnetError, OSError):  # moved, or on another machine
         return
     if changes:

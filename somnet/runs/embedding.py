@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 
 from somnet.config import Config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs
+from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, warn_of_folders
 from somnet.data.embeddings import COLUMN, NAME
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
@@ -28,7 +28,8 @@ FITTED = 4000  # images that decide which directions these numbers are of
 
 def embed(data: Path, network: Network, config: Config, compute: Compute) -> pa.Table:
     """A row per readable image: file_name, split, label, and the features of the whole image, before the classifier."""
-    index = open_source(data)
+    index = open_source(data, follow_links=config.follow_links)
+    warn_of_folders(index)
     scanned = scan(index, config.proposals.model_copy(update={"max_boxes": 0}), compute.workers)
     rows = scanned.readable()
     part = Part(index.take(rows), scanned.take(rows), np.full(len(rows), -1))

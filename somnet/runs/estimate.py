@@ -306,7 +306,7 @@ def plan_training(
     keep_memory()
     device, cores = choose_device(device), cores or cores_here()
     if data is not None:
-        index = open_source(data)
+        index = open_source(data, follow_links=config.follow_links)
         need_training(index, data)
         held_out = held_out_split(index)
         train = index.of_split("train")

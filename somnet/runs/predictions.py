@@ -3,6 +3,7 @@
 import csv
 import glob
 import json
+import logging
 import mimetypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,29 +11,39 @@ from pathlib import Path
 from typing import IO
 
 from somnet.data.sources.folder import files_below
+from somnet.data.sources.links import LEADS_OUT
 from somnet.errors import DataError
 from somnet.runs.run import Prediction
-from somnet.system.files import atomic_path, csv_cell, display_name
+from somnet.system.files import atomic_path, csv_cell, display_name, some
+
+log = logging.getLogger("somnet")
 
 _KINDS = mimetypes.MimeTypes()  # Python's own list, the same on every machine
 
 
-def image_files(paths: Sequence[Path]) -> list[str]:
+def image_files(paths: Sequence[Path], *, follow_links: bool = False) -> list[str]:
     """The files that names, folders and patterns such as photos/**/*.jpg stand for, each once, in a fixed order.
 
     What was named is always tried, and has to be there. In folders and behind patterns, files whose name says that
-    they are something other than an image are passed over.
+    they are something other than an image are passed over, and links that lead out of a folder are named and left out,
+    unless they are to be followed.
     """
-    files = list(dict.fromkeys(file for path in paths for file in _expand(str(path))))
+    left_out: list[str] = []
+    files = list(dict.fromkeys(file for path in paths for file in _expand(str(path), follow_links, left_out)))
+    if left_out:
+        log.warning("left out: %s: each is %s", some(left_out), LEADS_OUT)
     if not files:
         raise DataError(f"no images in {', '.join(map(str, paths))}: give image files, folders or patterns")
     return files
 
 
-def _expand(path: str) -> Iterator[str]:
+def _expand(path: str, follow_links: bool, left_out: list[str]) -> Iterator[str]:
     if os.path.isdir(path):
-        below = (os.path.join(path, os.fsdecode(name)) for name in files_below(os.fsencode(path), b""))
-        yield from (file for file in below if _may_be_an_image(file))
+        links: list[bytes] = []
+        for name in files_below(os.fsencode(path), b"", follow_links=follow_links, left_out=links):
+            if _may_be_an_image(file := os.path.join(path, os.fsdecode(name))):
+                yield file
+        left_out += [os.path.join(path, display_name(name)) for name in links]
     elif os.path.lexists(path):
         yield path
     elif not glob.has_magic(path):
@@ -43,7 +54,7 @@ def _expand(path: str) -> Iterator[str]:
             raise DataError(f"no file matches {path}: check the pattern, or give a folder")
         for match in matches:
             if os.path.isdir(match):
-                yield from _expand(match)
+                yield from _expand(match, follow_links, left_out)
             elif _may_be_an_image(match):
                 yield match
 

@@ -15,7 +15,15 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
-from somnet.data.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, unreadable_files
+from somnet.data.dataset import (
+    FORWARD_IMAGES,
+    Part,
+    first_reasons,
+    held_out_split,
+    make_inputs,
+    unreadable_files,
+    warn_of_folders,
+)
 from somnet.data.decode import read_picture
 from somnet.data.embeddings import read_embeddings
 from somnet.data.location import Location
@@ -138,13 +146,15 @@ class Run(RunFolder):
         embeddings: Path | str | None = None,
         device: str = "auto",
         workers: int | None = None,
+        follow_links: bool = False,
     ) -> Evaluation:
         """Accuracy on the test split of a data set, else on its val split, else on all its images.
 
         A run that was trained on vectors of the images needs those of `data`; by default they are in the same file.
         """
         keep_memory()
-        index = open_source(Path(data))
+        index = open_source(Path(data), follow_links=follow_links or self.config.follow_links)
+        warn_of_folders(index)
         file = Path(embeddings or self.config.model.embeddings)
         given = read_embeddings(file, index) if self.config.model.embeddings else None
         split = held_out_split(index)

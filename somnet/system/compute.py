@@ -1,10 +1,12 @@
 """Where the work is done: the device, the processes that load data, and the ranks that share it."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from somnet.errors import RunError
@@ -32,6 +34,21 @@ class Compute:
     def loaders_of(self, *, cached: bool) -> int:
         """The same; none for cached maps, which are read faster than a process could hand them over."""
         return 0 if cached else self.loaders
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within this context torch, numpy and what else computes here do it in so many threads.
+
+    Sums are added up thread by thread, so results differ in their last bits where the number of threads does.
+    """
+    before = torch.get_num_threads()
+    with threadpool_limits(count):
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def placed(module: Placed, device: str) -> Placed:

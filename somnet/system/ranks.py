@@ -123,6 +123,14 @@ class Ranks:
             dist.all_gather(gathered, padded)
         return torch.cat([rows_of_rank[:count] for rows_of_rank, count in zip(gathered, counts.tolist(), strict=True)])
 
+    def summed(self, values: Tensor) -> Tensor:
+        """The sum of all ranks' tensors of the same shape."""
+        total = values.detach().clone()
+        if self.world > 1:
+            with _named_loss():
+                dist.all_reduce(total)
+        return total
+
     def average(self, tensors: Sequence[Tensor], share: float) -> None:
         """Replace tensors by their mean over the ranks, in which each counts by its share; the shares sum to 1."""
         if self.world == 1 or not tensors:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -13,6 +14,7 @@ from somnet.core.types import BagBatch, Losses, Phase
 from somnet.errors import RunError
 from somnet.methods.base import Method, Observation, Step
 from somnet.nn.backbones import set_precision
+from somnet.nn.batch_statistics import WholeBatch
 from somnet.system.compute import Compute, choose_precision
 from somnet.system.transfer import fetch
 from somnet.training.optim import copy_all, gradient_norm, make_optimizer, running_statistics
@@ -61,8 +63,10 @@ class Stepper:
         copy_all(before, statistics)
         share = self._share(batch, taking_part=taking_part)
         self.optimizer.zero_grad(set_to_none=True)
+        together = WholeBatch(self.ranks, share) if self.ranks.world > 1 and statistics else nullcontext()
         try:
-            step = self.method.step(batch, phase)
+            with together:
+                step = self.method.step(batch, phase)
             self._backward(step.losses, share)
             told = self._told(step)
         except torch.OutOfMemoryError as error:

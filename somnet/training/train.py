@@ -26,7 +26,7 @@ from somnet.methods.base import Method, find_method
 from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import known_methods
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
-from somnet.runs.begin import begin, check_free, is_of, next_run_folder, refuse_other_images, with_own_decisions
+from somnet.runs.begin import as_started, begin, check_free, is_of, next_run_folder, refuse_other_images
 from somnet.runs.data_changes import warn_of_changes
 from somnet.runs.doubt import flagged_sentence
 from somnet.runs.embedding import compact_vectors, untouched_network, write_vectors
@@ -37,7 +37,7 @@ from somnet.runs.label_scores import score_labels, with_label_scores
 from somnet.runs.run import Evaluation, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
 from somnet.system.allocator import keep_memory
-from somnet.system.compute import Compute, choose_device, placed
+from somnet.system.compute import Compute, choose_device, placed, threads
 from somnet.system.files import LOCK, write_json
 from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, VECTORS, refuse_inside
 from somnet.system.locks import one_writer
@@ -115,7 +115,9 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     refuse_inside(out, split_name(data)[1])
     if ranks.noted(started_note(out)):  # by this very command, before torchrun started it again
         resume, overwrite = True, False
-    config = with_own_decisions(out, with_given_vectors(config), resume=resume)
+    config = as_started(out, with_given_vectors(config), resume=resume)
+    count = config.threads or torch.get_num_threads()
+    config = config.model_copy(update={"threads": count})
     check_free(out, config, resume=resume, overwrite=overwrite)
     finished = resume and all((out / name).is_file() for name in FINISHED)
     ranks.barrier()  # nobody writes before all have looked
@@ -124,7 +126,7 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
         if config.tensorboard:
             need_tensorboard()
     elif is_of(out, data):
-        warn_of_changes(out, data)
+        warn_of_changes(out, data, follow_links=config.follow_links)
         log.info("%s is finished already", out)
         return False
     scanned = open_dataset(data, config, compute)
@@ -137,7 +139,7 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     method.confirm(torch.from_numpy(scanned.train.verified))
     _check_ranks(method, config, ranks)
     _check_weights(method, config, scanned.train)
-    with contextlib.ExitStack() as writing:
+    with threads(count), contextlib.ExitStack() as writing:
         if ranks.first:
             writing.enter_context(one_writer(out / LOCK, out))
             check_free(out, config, resume=resume, overwrite=overwrite)  # somebody may have been faster

@@ -91,11 +91,65 @@ def test_links_in_circles_end(tmp_path: Path, link: str, target: str) -> None:
     assert [name for *_, name in listing(tmp_path)] == ["cat/a/1.jpg"]
 
 
-def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
-    elsewhere = put(tmp_path / "elsewhere", "1.jpg")
-    root = put(tmp_path / "data", "dog/1.jpg")
+def test_links_within_the_data_are_followed(tmp_path: Path) -> None:
+    put(tmp_path, "dog/1.jpg", "dog/more/2.jpg")
+    (tmp_path / "cat").symlink_to("dog/more", target_is_directory=True)
+    (tmp_path / "dog/3.jpg").symlink_to(tmp_path / "dog/1.jpg")
+    index = open_source(tmp_path)
+    names = [os.fsdecode(name) for name in index.column("file_name")]
+    assert names == ["cat/2.jpg", "dog/1.jpg", "dog/3.jpg", "dog/more/2.jpg"]
+    assert index.column("problem") == [None] * 4
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """Data with a file, a folder within a class, and a class that are links to elsewhere."""
+    elsewhere = put(tmp_path / "elsewhere", "1.jpg", "2.jpg")
+    root = put(tmp_path / "data", "dog/1.jpg", "eel/1.jpg")
     (root / "cat").symlink_to(elsewhere, target_is_directory=True)
-    assert [name for *_, name in listing(root)] == ["cat/1.jpg", "dog/1.jpg"]
+    (root / "dog/more").symlink_to(elsewhere, target_is_directory=True)
+    (root / "dog/9.jpg").symlink_to(elsewhere / "1.jpg")
+    return root
+
+
+def test_links_that_lead_out_are_named_and_not_followed(linked: Path) -> None:
+    index = open_source(linked)
+    problems = dict(zip(index.column("file_name"), index.column("problem"), strict=True))
+    out = "a link that leads out of the data: put the file there itself, or add --follow-links"
+    assert problems == {b"dog/1.jpg": None, b"dog/more": out, b"dog/9.jpg": out, b"eel/1.jpg": None}
+    assert index.passed_over == (f"'cat' ({out})",)
+
+
+def test_links_that_lead_out_are_followed_if_asked_to(linked: Path) -> None:
+    index = open_source(linked, follow_links=True)
+    names = b" ".join(index.column("file_name"))
+    assert names == b"cat/1.jpg cat/2.jpg dog/1.jpg dog/9.jpg dog/more/1.jpg dog/more/2.jpg eel/1.jpg"
+    assert (set(index.column("problem")), index.passed_over) == ({None}, ())
+
+
+def test_a_data_folder_may_be_a_link_itself(tmp_path: Path) -> None:
+    put(tmp_path / "here", "cat/1.jpg")
+    (tmp_path / "data").symlink_to("here", target_is_directory=True)
+    assert listing(tmp_path / "data") == [("train", "cat", "cat/1.jpg")]
+
+
+def test_data_that_are_links_alone_are_refused_with_the_flag_that_helps(tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere", "cat/1.jpg")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/train").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    with pytest.raises(DataError, match=r"contains no images \('train/cat' \(a link that leads out.*--follow-links"):
+        open_source(tmp_path / "data")
+    assert len(open_source(tmp_path / "data", follow_links=True)) == 1
+
+
+@pytest.mark.parametrize("name", [".. ", ".hidden", "extra"])
+def test_a_folder_with_images_that_is_no_class_is_named(tmp_path: Path, name: str) -> None:
+    put(tmp_path, "train/cat/1.jpg", "train/dog/1.jpg", ".git/HEAD", "notes/readme")
+    folder = tmp_path / name if name == "extra" else tmp_path / "train" / name
+    folder.mkdir()
+    Image.new("RGB", (16, 16)).save(folder / "1.png")
+    [told] = open_source(tmp_path).passed_over
+    assert told.startswith(f"'{folder.relative_to(tmp_path)}' (")
 
 
 @pytest.mark.parametrize("name", ["café", "猫", "a b", "100% 'x'"])

@@ -3,10 +3,12 @@
 import logging
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
 
+from somnet.data.dataset import uncached
 from somnet.data.maps import MapStore
 from somnet.errors import DataError
 
@@ -170,3 +172,11 @@ def test_all_maps_of_a_store_can_be_checked() -> None:
     flip(part(".npy"), -1)
     assert len(MapStore("trunk").verify()) == 1
     assert MapStore("trunk").verify() == []
+
+
+def test_maps_that_were_found_in_a_damaged_part_are_missing_too() -> None:
+    store().add(keys(1, 2, 3), maps(3))
+    content = bytearray(part(".npy").read_bytes())
+    content[-1] ^= 1  # of the third
+    part(".npy").write_bytes(content)
+    assert uncached([pa.array(keys(1, 2, 3))], store()).tolist() == [[0, 0], [1, 0], [2, 0]]

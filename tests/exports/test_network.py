@@ -151,7 +151,8 @@ def test_the_graph_explains_itself(runs: dict[str, Run], exported: Callable[[str
     steps = json.loads(about["preprocessing"])
     assert (steps["size"], steps["layout"], steps["range"]) == ([64, 64], "NCHW", [0, 255])
     assert steps["mean"] == runs["trunk"].model.mean.flatten().tolist()
-    assert "squash" in steps["resize"]
+    assert (steps["background"], steps["resize"]["keep_aspect_ratio"]) == ([255, 255, 255], False)
+    assert set(steps["order"]) == set(steps["steps"])
     assert [(node.name, node.type, node.shape[1:]) for node in session.get_inputs()] == [
         ("pixels", "tensor(uint8)", [3, 64, 64])
     ]

@@ -32,6 +32,8 @@ STAGES = {  # function: the stage that it is
     "inspect_images": "scoring",
     "write_tables": "scoring",
     "write_report": "report",
+    "_carry": "renames",
+    "_swap": "renames",
 }
 PHASE_PARTS = {"Trainer._enter", "Trainer._epoch", "Trainer._leave"}  # their stage has the name of the phase
 CHECKPOINT = "Trainer._save"
@@ -118,7 +120,43 @@ class ReadOnly:
         return [self.place, *(path for path in self.place.rglob("*") if path.is_dir())]
 
 
-Fault = Signal | TornWrite | FullDisk | ReadOnly
+@dataclass(frozen=True)
+class DamagedCache:
+    """Some bits of a file of the cache are others."""
+
+    place: Path
+    seed: int
+    latest = LATEST
+
+    def strike(self) -> None:
+        rng = random.Random(self.seed)
+        files = sorted(file for file in self.place.rglob("*") if file.is_file() and file.stat().st_size)
+        if files:
+            file = rng.choice(files)
+            content = bytearray(file.read_bytes())
+            for _ in range(rng.randint(1, 8)):
+                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            with file.open("r+b") as stream:  # in place, as a disk does it
+                stream.write(content)
+
+
+@dataclass(frozen=True)
+class SwappedFiles:
+    """Two files have each other's content, and the times and sizes that they had."""
+
+    one: Path
+    other: Path
+    latest = LATEST
+
+    def strike(self) -> None:
+        contents = [file.read_bytes() for file in (self.one, self.other)]
+        for file, content in zip((self.other, self.one), contents, strict=True):
+            status = file.stat()
+            file.write_bytes(content)
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+Fault = Signal | TornWrite | FullDisk | ReadOnly | DamagedCache | SwappedFiles
 
 
 def obey_permissions() -> None:

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from somnet.report.frame import Frame, write_data
 from somnet.report.memory_map import quantised, read_memory, write_memory_pages
+from somnet.report.originals import Originals
 from somnet.report.pictures import draw_run
 from somnet.report.records import read_records
 from somnet.report.site import describe_run
@@ -29,7 +30,7 @@ def write(run: Run, folder: Path) -> Path:
     frame, records = Frame("test"), read_records(run)
     frame.write_static(folder)
     write_data(folder, "run", describe_run(run, records))
-    write_memory_pages(frame, run, records, folder)
+    write_memory_pages(frame, run, records, Originals(run), folder)
     return folder
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from somnet.data.decode import read_picture
 from somnet.report.records import read_records
-from somnet.report.rois import SlotRois, read_crops, rois_by_slot
+from somnet.report.rois import SlotRois, crops_of, rois_by_slot
 from tests.report.conftest import made_up_run
 from tests.report.memories import with_memory
 
@@ -58,14 +59,14 @@ def test_crops_are_those_of_the_upright_original(tmp_path: Path) -> None:
     Image.fromarray(np.rot90(pixels)).save(tmp_path / "turned.jpg", exif=exif, quality=95)
     box = np.array([[600, 100, 700, 200]], np.int32)
     for at_least in (None, 100):  # whole, and decoded at a quarter
-        (crop,) = read_crops(str(tmp_path / "turned.jpg"), box, at_least)
+        (crop,) = crops_of(read_picture(tmp_path / "turned.jpg", at_least=at_least), box)
         assert np.asarray(crop)[2:-2, 2:-2, 0].min() > 200
         assert crop.size == ((100, 100) if at_least is None else (25, 25))
 
 
 def test_a_box_without_area_is_still_a_picture(tmp_path: Path) -> None:
     Image.new("RGB", (32, 32)).save(tmp_path / "a.png")
-    (crop,) = read_crops(str(tmp_path / "a.png"), np.array([[5, 5, 5, 5]], np.int32))
+    (crop,) = crops_of(read_picture(tmp_path / "a.png"), np.array([[5, 5, 5, 5]], np.int32))
     assert crop.size == (1, 1)
 
 

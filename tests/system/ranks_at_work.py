@@ -21,6 +21,10 @@ from somnet.training.train import train
 from tests.conftest import make_toy
 
 KMEANS = {"somnet.memory.kmeans": True, "somnet.memory.side": 2}
+ALL_LAYERS = {
+    "model.freeze": "none",
+    "train.lr": 1e-4,
+}  # rounding grows fast in batches so small
 CASES: dict[str, tuple[str, dict[str, Any]]] = {  # 10 images of 5, 4 and 1: some batches are a single bag
     "plain": ("plain", {"train.batch_size": 9, "train.epochs": 10}),
     "plain-roi": ("plain-roi", {"train.batch_size": 4, "train.epochs": 7}),
@@ -33,7 +37,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {  # 10 images of 5, 4 and 1: som
     "confident": ("confident", {"train.batch_size": 4, "train.epochs": 10}),
     "linear-probe": ("linear-probe", {"train.batch_size": 4}),
     "wann": ("wann", {"train.batch_size": 4}),
-    "batch statistics": ("plain", {"train.batch_size": 9, "train.epochs": 4, "model.freeze": "none"}),
+    "admil": ("admil", {"train.batch_size": 4, "train.epochs": 7}),
+    "attend-groups": ("attend-groups", {"train.batch_size": 10, "train.epochs": 20}),
+    "curriculumnet": ("curriculumnet", {"train.batch_size": 4, "train.epochs": 7}),
+    "drae": ("drae", {"train.batch_size": 4, "train.epochs": 7}),
+    "sukhbaatar": ("sukhbaatar", {"train.batch_size": 4, "train.epochs": 7}),
+    "memory that trains the CNN": (
+        "somnet",
+        {"train.batch_size": 10, "train.epochs": 10, "somnet.memory.detach": False},
+    ),
+    "batch statistics": ("plain", {"train.batch_size": 10, "train.epochs": 8, **ALL_LAYERS}),
+    "batch statistics of bags": ("somnet+", {"train.batch_size": 10, "train.epochs": 8, **ALL_LAYERS}),
 }
 FITTED_FIRST = ("linear-probe", "wann")  # whose steps, a single epoch of them, change nothing
 

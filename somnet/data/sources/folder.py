@@ -1,5 +1,6 @@
 """DIR/<class>/* and DIR/train|val|test/<class>/*."""
 
+import itertools
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import NoReturn
 
 from somnet.data.decode import read_picture
 from somnet.data.index import Index, make_index
+from somnet.data.sources.links import LEADS_OUT, leads_out
 from somnet.errors import DataError, UnreadableImage
 from somnet.system.files import display_name
 
@@ -26,26 +28,35 @@ IMAGES = (b".jpg", b".jpeg", b".png", b".webp", b".avif", b".heic")  # by name a
 ARCHIVES = (b".zip", b".tar", b".tar.gz", b".tgz", b".7z", b".rar")
 
 
-def read_folder(root: Path) -> Index:
+def read_folder(root: Path, *, follow_links: bool = False) -> Index:
     """List a folder of class folders, with or without a level of splits above."""
     top = os.fsencode(root)
+    real_top = os.path.realpath(top)
     folders = folders_in(top)
     splits = [(SPLITS[name.lower()], name) for name in split_folders(folders)] or [("train", b"")]
-    images: list[tuple[str, bytes, bytes]] = []
-    empty = []
+    images: list[tuple[str, bytes, bytes, str | None]] = []
+    empty, passed_over = [], _passed_over(top, [folder for _, folder in splits])
     for split, folder in splits:
         for class_name in folders_in(os.path.join(top, folder)):
-            found = list(files_below(top, os.path.join(folder, class_name)))
-            images += [(split, class_name, file_name) for file_name in found]
-            if not found:
-                empty.append(display_name(os.path.join(folder, class_name)))
-    classes = sorted({class_name for _, class_name, _ in images})
+            place = os.path.join(folder, class_name)
+            if not follow_links and leads_out(real_top, os.path.join(top, place)):
+                passed_over.append(f"'{display_name(place)}' ({LEADS_OUT})")
+                continue
+            links: list[bytes] = []
+            found = list(files_below(top, place, follow_links=follow_links, left_out=links))
+            images += [(split, class_name, file_name, None) for file_name in found]
+            images += [(split, class_name, file_name, LEADS_OUT) for file_name in links]
+            if not found and not links:
+                empty.append(display_name(place))
+    classes = sorted({class_name for _, class_name, _, _ in images})
     number = {class_name: i for i, class_name in enumerate(classes)}
     rows = (
-        {"file_name": file_name, "label": number[class_name], "split": split} for split, class_name, file_name in images
+        {"file_name": file_name, "label": number[class_name], "split": split, "problem": problem}
+        for split, class_name, file_name, problem in images
     )
     index = make_index(root, map(display_name, classes), rows)
-    return replace(index, empty=tuple(empty), beside=tuple(map(display_name, files_beside(top, folders))))
+    beside = tuple(map(display_name, files_beside(top, folders)))
+    return replace(index, empty=tuple(empty), beside=beside, passed_over=tuple(passed_over))
 
 
 def files_beside(top: bytes, folders: Collection[bytes]) -> list[bytes]:
@@ -59,6 +70,20 @@ def files_beside(top: bytes, folders: Collection[bytes]) -> list[bytes]:
         if name.lower().endswith(IMAGES)
         or (name.lower().endswith(ARCHIVES) and name.lower().partition(b".")[0] not in unpacked)
     ]
+
+
+def _passed_over(top: bytes, splits: list[bytes]) -> list[str]:
+    """Folders that have images and are no classes, each with the reason: nobody shall miss a class unawares."""
+    hidden = [os.path.join(split, name) for split in splits for name in _folders(os.path.join(top, split), hidden=True)]
+    beside = [name for name in folders_in(top) if name not in splits] if splits != [b""] else []
+    reasons = dict.fromkeys(hidden, "hidden: its name begins with a dot")
+    reasons |= dict.fromkeys(beside, "it lies beside the folder train, not in it")
+    return [f"'{display_name(name)}' ({reason})" for name, reason in reasons.items() if _has_images(top, name)]
+
+
+def _has_images(top: bytes, folder: bytes) -> bool:
+    files = itertools.islice(files_below(top, folder), MOST_TRIED)
+    return any(_is_image(os.path.join(top, file)) for file in files)
 
 
 def split_folders(folders: Collection[bytes]) -> list[bytes]:
@@ -96,9 +121,13 @@ def _is_image(file: bytes) -> bool:
 
 def folders_in(path: bytes) -> list[bytes]:
     """Names of the folders in a folder, hidden ones left out."""
+    return _folders(path, hidden=False)
+
+
+def _folders(path: bytes, *, hidden: bool) -> list[bytes]:
     try:
         with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b"."))
+            return sorted(entry.name for entry in entries if entry.is_dir() and entry.name.startswith(b".") is hidden)
     except OSError as error:
         _refuse(error)
 
@@ -109,16 +138,32 @@ def _refuse(error: OSError) -> NoReturn:
     raise DataError(f"cannot list the folder {name}: {error.strerror}: make it readable, or move it away") from None
 
 
-def files_below(root: bytes, folder: bytes) -> Iterator[bytes]:
-    """Files below a class folder, relative to the root, in a fixed order; links that lead in circles end."""
+def files_below(
+    root: bytes, folder: bytes, *, follow_links: bool = False, left_out: list[bytes] | None = None
+) -> Iterator[bytes]:
+    """Files below a class folder, relative to the root, in a fixed order; links that lead in circles end.
+
+    Links that lead out of the root, to files or to folders, are followed only if asked to; else their names are added
+    to `left_out`.
+    """
     visited: set[tuple[int, int]] = set()
+    real_root = os.path.realpath(root)
+
+    def is_left_out(path: bytes) -> bool:
+        if follow_links or not os.path.islink(path) or not leads_out(real_root, path):
+            return False
+        if left_out is not None:
+            left_out.append(os.path.relpath(path, root))
+        return True
+
     for current, folders, files in os.walk(os.path.join(root, folder), onerror=_refuse, followlinks=True):
         status = os.stat(current)
         if (status.st_dev, status.st_ino) in visited:
             folders.clear()
             continue
         visited.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith(b"."))
-        for name in sorted(files):
-            if is_candidate(name):
-                yield os.path.relpath(os.path.join(current, name), root)
+        seen = sorted(name for name in folders if not name.startswith(b"."))
+        folders[:] = [name for name in seen if not is_left_out(os.path.join(current, name))]
+        for name in sorted(filter(is_candidate, files)):
+            if not is_left_out(path := os.path.join(current, name)):
+                yield os.path.relpath(path, root)

@@ -63,7 +63,7 @@ def _from_folders(root: Path, folder: str, labelled: dict[str, int], wnids: list
     top = os.fsencode(root)
     names, labels = [], []
     for name, label in labelled.items():
-        files = list(files_below(top, os.fsencode(os.path.join(folder, name))))
+        files = list(files_below(top, os.fsencode(os.path.join(folder, name)), follow_links=True))
         names.extend(files)
         labels.extend([label] * len(files))
     return _index(root, pa.chunked_array([names], pa.binary()), pa.chunked_array([labels], pa.int32()), wnids)

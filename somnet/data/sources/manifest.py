@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from somnet.data.index import Index, make_index
 from somnet.data.sources.folder import SPLITS, folders_in
+from somnet.data.sources.links import LEADS_OUT
 from somnet.errors import DataError
 from somnet.system.files import atomic_path, display_name
 
@@ -39,20 +40,20 @@ def find_manifests(root: Path) -> list[Path]:
     return [manifest for folder in splits if (manifest := find_manifest(folder))]
 
 
-def read_manifest(file: Path) -> Index:
+def read_manifest(file: Path, *, follow_links: bool = False) -> Index:
     """List the rows of a manifest; file names are relative to its folder and may not lead out of it."""
-    return read_manifests(file.parent, [file])
+    return read_manifests(file.parent, [file], follow_links=follow_links)
 
 
-def read_manifests(root: Path, files: Sequence[Path]) -> Index:
+def read_manifests(root: Path, files: Sequence[Path], *, follow_links: bool = False) -> Index:
     """The same for several, in a data folder itself or in those of its splits."""
-    listed = [row for file in files for row in _listed(root, file)]
+    listed = [row for file in files for row in _listed(root, file, follow_links=follow_links)]
     classes = sorted({row["label"] for row in listed if row["label"] is not None})
     number = {name: i for i, name in enumerate(classes)}
     return make_index(root, classes, ({**row, "label": number.get(row["label"])} for row in listed))
 
 
-def _listed(root: Path, file: Path) -> Iterator[dict[str, Any]]:
+def _listed(root: Path, file: Path, *, follow_links: bool) -> Iterator[dict[str, Any]]:
     """The rows of a manifest as rows of an index, with the name of the class for a label."""
     rows = list(_rows(file))
     if not rows:
@@ -73,7 +74,7 @@ def _listed(root: Path, file: Path) -> Iterator[dict[str, Any]]:
             "true_label": label_text(row.get("true_label")),
             "true_box": _box(row.get("true_box"), file, line),
             "verified": _verified(row.get("verified"), file, line),
-            "problem": _problem(own_root, row.get("file_name"), label),
+            "problem": _problem(own_root, row.get("file_name"), label, follow_links=follow_links),
         }
 
 
@@ -156,7 +157,7 @@ def _box(value: Any, file: Path, line: int) -> list[float] | None:
     return [x1, y1, x2, y2]
 
 
-def _problem(real_root: str, name: Any, label: str | None) -> str | None:
+def _problem(real_root: str, name: Any, label: str | None, *, follow_links: bool) -> str | None:
     """Why a row cannot be used, judged by its name alone."""
     if not name or not isinstance(name, str):
         return "the row has no file_name: fill it in"
@@ -166,7 +167,10 @@ def _problem(real_root: str, name: Any, label: str | None) -> str | None:
         return "the file name contains a null byte: fix it"
     if os.fsdecode(_bytes(name)) != name:
         return "the file name contains characters that are not allowed: fix it"
-    real = os.path.realpath(os.path.join(real_root, os.fsdecode(_bytes(name))))  # follows links, too
-    if os.path.isabs(name) or os.path.commonpath([real, real_root]) != real_root:
+    named = os.path.normpath(os.path.join(real_root, os.fsdecode(_bytes(name))))
+    if os.path.isabs(name) or os.path.commonpath([named, real_root]) != real_root:
         return OUTSIDE
+    real = os.path.realpath(os.path.join(real_root, os.fsdecode(_bytes(name))))
+    if not follow_links and os.path.commonpath([real, real_root]) != real_root:
+        return LEADS_OUT
     return None

@@ -1,0 +1,249 @@
+"""Drills, drawn at random: nothing of the user's is lost, and no result is wrong without a word."""
+
+import contextlib
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+from time import sleep
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from tests.faults.conftest import TABLES, Result
+from tests.faults.disturbed import DamagedCache, Ended, Fault, Moment, Signal, SwappedFiles, somnet_process
+from tests.faults.mutations import mutated
+from tests.faults.test_strangers_runs import HARM, MEGABYTES
+
+if TYPE_CHECKING:
+    from tests.conftest import Photos, Tiny
+
+SHORT, LONG = range(1), range(1, 11)  # of each kind: 5 drills, and 50
+OWN = {".git/HEAD": "ref: main", "decisions.csv": "an evening's work", "notes/a.txt": "mine"}
+DRAWN = ("config.toml", "data.json", "metrics.jsonl", "summary.json", "images.parquet", *TABLES)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Data of its own, the run that is trained on it undisturbed, and room for drills."""
+
+    place: Path
+    data: Path
+    words: tuple[object, ...]
+    counts: dict[str, int]
+    result: Result
+
+    def somnet(
+        self, *words: object, cache: Path, moment: Moment | None = None, fault: Fault | None = None, who: str = ""
+    ) -> Ended:
+        return somnet_process(words, self.place / f"notes{who}", cache=cache, moment=moment, fault=fault)
+
+    def fresh(self, number: int) -> tuple[Path, Path]:
+        """The run folder of a drill, which is not there yet, and a cache that has what the first run left."""
+        drill = self.place / f"drill{number}"
+        shutil.rmtree(drill, ignore_errors=True)
+        return drill / "run", Path(shutil.copytree(self.place / "cache", drill / "cache"))
+
+    def copy(self, number: int) -> Path:
+        """The finished run in another place."""
+        run, _ = self.fresh(number)
+        return Path(shutil.copytree(self.place / "run", run))
+
+
+@pytest.fixture(scope="module")
+def ground(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    place = tmp_path_factory.mktemp("drills")
+    data = photos.fill(place / "web", names=("ash", "oak"), train=6, test=2)
+    words = ("train", data, *tiny.flags(), "--method", "somnet", "--epochs", 3, "--workers", 0)
+    ended = somnet_process([*words, "--out", place / "run"], place / "notes", cache=place / "cache")
+    assert ended.code == 0, ended.text
+    again = [*words, "--out", place / "again" / "run"]  # now with a cache, as the drills have it
+    ended = somnet_process(again, place / "notes", cache=place / "cache")
+    result = Result.of(place / "again" / "run")
+    result.must_equal(Result.of(place / "run"))
+    return Ground(place, data, words, dict(ended.counts), result)
+
+
+def drawn_moment(counts: dict[str, int], rng: random.Random) -> Moment:
+    stage = rng.choice(sorted(counts))
+    return Moment(stage, rng.randint(1, max(1, int(0.95 * counts[stage]))))
+
+
+def must_end_well(ended: Ended) -> None:
+    assert ended.code in (0, 2), ended.text
+    assert "Traceback" not in ended.text, ended.text
+
+
+def damaged_cache(ground: Ground, number: int) -> None:
+    """Bits of the cache change at any moment: the same bytes come out, at once or when the run is resumed."""
+    rng = random.Random(number)
+    run, cache = ground.fresh(number)
+    moment, fault = drawn_moment(ground.counts, rng), DamagedCache(cache, number)
+    ended = ground.somnet(*ground.words, "--out", run, cache=cache, moment=moment, fault=fault)
+    must_end_well(ended)
+    if ended.code == 2:
+        assert "train.lr" not in ended.text  # the learning rate is not to blame
+        ended = ground.somnet(*ground.words, "--out", run, "--resume", cache=cache)
+        assert ended.code == 0, ended.text
+    Result.of(run).must_equal(ground.result)
+
+
+def swapped_files(ground: Ground, number: int) -> None:
+    """Two images change places under a run: it ends with the name of one, or has seen nothing of it."""
+    rng = random.Random(number)
+    run, cache = ground.fresh(number)
+    if rng.random() < 0.5:
+        shutil.rmtree(cache)  # then files are read while the run goes on
+    images = [rng.choice(sorted((ground.data / "train" / name).iterdir())) for name in ("ash", "oak")]
+    fault = SwappedFiles(*images)
+    moment = drawn_moment(ground.counts, rng)
+    ended = ground.somnet(*ground.words, "--out", run, cache=cache, moment=moment, fault=fault)
+    must_end_well(ended)
+    if ended.code == 0:
+        found = Result.of(run)
+        if any(found.files[name] != ground.result.files[name] for name in TABLES):  # swapped before any file was read
+            other = run.with_name("other")
+            assert ground.somnet(*ground.words, "--out", other, cache=cache).code == 0
+            must_agree(found, Result.of(other))
+        else:
+            must_agree(found, ground.result)
+    else:
+        assert any(image.name in ended.text for image in images), ended.text
+    if ended.seconds_left is not None:
+        fault.strike()  # they are back
+    if ended.code == 2:
+        ended = ground.somnet(*ground.words, "--out", run, "--resume", cache=cache)
+        assert ended.code == 0, ended.text
+        Result.of(run).must_equal(ground.result)
+
+
+def must_agree(found: Result, expected: Result) -> None:
+    """The same weights and scores; and pictures of the images that were trained on, or none."""
+    assert [name for name, tensor in found.tensors.items() if not torch.equal(tensor, expected.tensors[name])] == []
+    shown = [name for name in found.files if name in TABLES or name.startswith("report/pictures/")]
+    assert [name for name in shown if found.files[name] != expected.files[name]] == []
+
+
+def killed_replacement(ground: Ground, number: int) -> None:
+    """`kill -9` while a folder is replaced that has files of the user's: all of them are there, before and after."""
+    rng = random.Random(number)
+    run, cache = ground.copy(number), ground.place / "cache"
+    target, words = rng.choice(
+        [
+            (run / "report", ("report", run)),
+            (run.parent / "cleaned", ("clean", run, "--out", run.parent / "cleaned", "--overwrite")),
+            (run.parent / "model", ("export", run, "--format", "timm", "--out", run.parent / "model", "--overwrite")),
+        ]
+    )
+    first = ground.somnet(*words, cache=cache)
+    assert first.code == 0, first.text
+    for name, text in OWN.items():
+        (target / name).parent.mkdir(exist_ok=True)
+        (target / name).write_text(text)
+    whole = ground.somnet(*words, cache=cache)
+    before = files_of(target)
+    stage = next(stage for stage in whole.counts if stage.endswith("renames"))
+    moment = Moment(stage, rng.randint(1, whole.counts[stage]))
+    ended = ground.somnet(*words, cache=cache, moment=moment, fault=Signal(SIGKILL))
+    assert ended.code == -SIGKILL, ended.text
+    kept = [folder for folder in target.parent.iterdir() if target.name in folder.name and folder.is_dir()]
+    for name, text in OWN.items():
+        assert any((folder / name).is_file() and (folder / name).read_text() == text for folder in kept)
+    ended = ground.somnet(*words, cache=cache)
+    assert ended.code == 0, ended.text
+    assert files_of(target) == before
+    assert not [path for path in target.parent.iterdir() if ".somnet-" in path.name]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    timed = ("index.html", "training.html", "data/training.js")
+    files = {str(file.relative_to(folder)): file for file in folder.rglob("*") if file.is_file()}
+    return {name: b"" if name in timed else file.read_bytes() for name, file in files.items()}
+
+
+def strangers_run(ground: Ground, number: int) -> None:
+    """A run folder harmed in a drawn way, and a file of it damaged: little memory, a line, nothing outside."""
+    rng = random.Random(number)
+    run = ground.copy(number)
+    (run.parent / "thesis").mkdir()
+    (run.parent / "thesis" / "a.txt").write_text("years of work")
+    shutil.rmtree(run / "report")
+    damaged = run / rng.choice(DRAWN)
+    damaged.write_bytes(mutated(damaged.read_bytes(), rng))
+    harm = rng.choice(sorted(HARM))
+    with contextlib.suppress(AssertionError, OSError, ValueError):  # what it would change is damaged already
+        HARM[harm](run)
+    picture = next((ground.data / "test").rglob("*.png"))
+    verbs: list[tuple[object, ...]] = [
+        ("predict", run, picture, "--out", run.parent / "p.csv"),
+        ("report", run),
+        ("clean", run, "--out", run.parent / "cleaned"),
+        ("export", run, "--format", "timm"),
+        ("eval", run, ground.data),
+        (*ground.words, "--out", run, "--resume"),
+    ]
+    ended = ground.somnet(*rng.choice(verbs), cache=run.parent / "cache")
+    must_end_well(ended)
+    assert ended.megabytes < MEGABYTES
+    assert [file.name for file in (run.parent / "thesis").iterdir()] == ["a.txt"]
+    assert (run.parent / "thesis" / "a.txt").read_text() == "years of work"
+
+
+def two_writers(ground: Ground, number: int) -> None:
+    """Two commands write to one folder at the same time: each ends well, and what is there is whole."""
+    rng = random.Random(number)
+    run, cache = ground.copy(number), ground.place / "cache"
+    (run / "summary.json").unlink()
+    resumed = (*ground.words, "--out", run, "--resume")
+    finished = ground.place / "run"
+    cleaned, model = run.parent / "cleaned", run.parent / "model"
+    pairs: list[tuple[tuple[object, ...], tuple[object, ...]]] = [
+        (resumed, resumed),
+        (resumed, ("report", run)),
+        (resumed, (*resumed[:-1], "--overwrite")),
+        (("clean", finished, "--out", cleaned, "--overwrite"),) * 2,
+        (("export", finished, "--format", "timm", "--out", model, "--overwrite"),) * 2,
+    ]
+    commands = rng.choice(pairs)
+
+    def late(who: int) -> Ended:
+        sleep(rng.uniform(0, 1))
+        return ground.somnet(*commands[who], cache=cache, who=str(who))
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(late, (0, 1)))
+    for ended in ends:
+        must_end_well(ended)
+    assert any(ended.code == 0 for ended in ends), [ended.text for ended in ends]
+    if commands[0] == resumed:
+        again = ground.somnet(*resumed, cache=cache)
+        assert again.code == 0, again.text
+        Result.of(run).must_equal(ground.result)
+    else:
+        [folder] = [path for path in run.parent.iterdir() if path.name in ("cleaned", "model")]
+        assert (folder / ".somnet.json").is_file()
+    assert not [path for path in run.parent.iterdir() if ".somnet-" in path.name]
+
+
+DRILLS: dict[str, Callable[[Ground, int], None]] = {
+    "bits of the cache": damaged_cache,
+    "files swapped under a run": swapped_files,
+    "a kill between renames": killed_replacement,
+    "a stranger's run folder": strangers_run,
+    "two writers": two_writers,
+}
+
+
+def numbers() -> Iterator[object]:
+    for drills, mark in ((SHORT, pytest.mark.slow), (LONG, pytest.mark.long)):
+        yield from (pytest.param(number, marks=mark) for number in drills)
+
+
+@pytest.mark.parametrize("kind", DRILLS)
+@pytest.mark.parametrize("number", numbers())
+def test_drill(kind: str, number: int, ground: Ground) -> None:
+    DRILLS[kind](ground, number)
