@@ -31,7 +31,7 @@ HUMAN_LABELS = {"9": "label_aggregate", "17": "label_random1", "40": "label"}  #
 CIFAR_TRAIN = 4_000  # of its 10,000 training images, so that a run takes as long as on the other data
 COLUMNS = ("file_name", "label", "split", "true_label")
 VERDICTS = Path(__file__).parent / "judged_crawls"
-JUDGED = ("objects", "materials", "sports", "roadside", "tools", "meals", "landmarks")  # crawls
+JUDGED = ("objects", "materials", "sports", "roadside", "tools", "meals", "landmarks", "pasta")  # crawls
 TESTED = ("produce", "instruments")  # crawls with clean photos to test on
 DEBATABLE = "debatable"  # the true label of an image that no figure counts
 
