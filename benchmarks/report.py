@@ -18,10 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from somnet.config import Config
-from somnet.runs.scoring import write_tables
+from somnet.runs.scoring import write_issues
+from somnet.system.folders import REGIONS
 
 SECONDS, MEGABYTES, INDEX_MEGABYTES = 180, 1500, 5
 CORES = 2
@@ -68,7 +70,9 @@ def make_run(folder: Path, images: int, classes: int) -> Path:
     data = {"path": str(folder / "data"), "classes": names, "images": images, "fingerprint": "made up"}
     (run / "data.json").write_text(json.dumps(data))
     (run / "summary.json").write_text(json.dumps(summary(images)))
-    write_tables(run, *made_up_tables(files, names, label, rng))
+    issues, regions = made_up_tables(files, names, label, rng)
+    write_issues(run, issues)
+    pq.write_table(regions, run / REGIONS)
     return run
 
 
