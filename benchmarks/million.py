@@ -19,13 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch import Tensor
@@ -33,16 +32,28 @@ from torch import Tensor
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
 from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags, load
+from somnet.data.checked_tables import TABLE, write_checked
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, Unreadable
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
+from somnet.data.location import KEY_BYTES, content_key
 from somnet.data.picture_quality import STORED
-from somnet.data.proposals import FILES_PER_CHUNK, FILES_SCHEMA, SCAN_SCHEMA, Scan, files_table, scan, scan_folder
+from somnet.data.proposals import (
+    FILES_PER_CHUNK,
+    FILES_SCHEMA,
+    SCAN_SCHEMA,
+    SETTLED_NS,
+    Scan,
+    files_table,
+    scan,
+    scan_folder,
+)
 from somnet.methods.base import Inspection, Method, Step
 from somnet.methods.sample_table import SampleTable
+from somnet.nn.backbones import Network
 from somnet.runs.file_issues import with_file_issues
 from somnet.runs.label_scores import LabelScores, with_label_scores
-from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_tables
+from somnet.runs.scoring import against_truth, inspect_images, with_unreadable, write_issues
 from somnet.system.compute import Compute
 
 CONFIG = Config()
@@ -52,6 +63,7 @@ COPIES = 0.02  # share of the images that are copies of others
 WORKERS, BAGS_PER_BATCH, IMAGES_PER_BAG = 2, 32, 2
 BATCHES = 300  # that the workers hand over before their memory is measured
 OWN_MEGABYTES = 50
+SCORING_MEGABYTES = 1000
 
 T = TypeVar("T")
 
@@ -105,16 +117,17 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
         yield stage
         yield timed("number of bags", lambda: count_bags(labels, IMAGES_PER_BAG, np.arange(images), groups))[1]
         lookups = Lookups(index, found)
-        yield workers_memory("pixels", BagBatches(bags, BAGS_PER_BATCH, PixelInputs(index, Boxes(found), 64), None, 0))
+        readable = Boxes(replace(found, keys=true_keys(index)))
+        yield workers_memory("pixels", BagBatches(bags, BAGS_PER_BATCH, PixelInputs(index, readable, 64), None, 0))
         yield workers_memory("look-ups alone", BagBatches(bags, BAGS_PER_BATCH, lookups, None, 0))
         yield timed("soft labels, all read and written", lambda: turn_over(SampleTable(images, classes), classes))[1]
         method = MadeUp(classes, CONFIG.proposals.max_boxes + 1)
         part = Part(index, found, groups)
-        (scored, regions), stage = timed(
-            "scores",
-            lambda: inspect_images(method, part, lookups, Compute(workers=0)),
+        scored, stage = timed(
+            f"scores, {int(found.counts.sum()) + images:,} regions written",
+            lambda: inspect_images(method, part, lookups, Compute(workers=0), folder),
         )
-        yield stage
+        yield replace(stage, most_megabytes=SCORING_MEGABYTES)
         belief = scored["belief"].to_numpy()
         made_up = LabelScores(belief, np.ones(images, np.float32), np.full(images, -1))
         scored = with_label_scores(scored, made_up, index.classes)
@@ -122,7 +135,7 @@ def stages(images: int, classes: int) -> Iterator[Stage]:
         yield stage
         yield timed("scores against the truth", lambda: against_truth(scored, part))[1]
         scored = with_unreadable(scored, [Unreadable("bad.jpg", "class 0", "train", "the file is empty")])
-        yield timed(f"tables written, {len(regions):,} regions", lambda: write_tables(folder, scored, regions))[1]
+        yield timed("table of the images written", lambda: write_issues(folder, scored))[1]
 
 
 def timed(name: str, work: Callable[[], T]) -> tuple[T, Stage]:
@@ -163,11 +176,11 @@ def fill_cache(index: Index) -> None:
     keys, hashes = (
         fixed(rng.integers(0, 256, (count, width), np.uint8)).take(pa.array(same)) for width in (16, HASH_BYTES)
     )
-    times = np.full(count, os.stat(index.root / "shard.tar").st_mtime_ns)
-    files = pa.table([index.table["file_name"], index.table["size"], pa.array(times), keys], schema=FILES_SCHEMA)
-    files_table(index.root).parent.mkdir(parents=True)
-    pq.write_table(files, files_table(index.root))
-    scan_folder(CONFIG.proposals).mkdir(parents=True)
+    shard = os.stat(index.root / "shard.tar")
+    stamps = (np.full(count, value) for value in (shard.st_mtime_ns, shard.st_ctime_ns, shard.st_ino))
+    columns = [index.table["file_name"], index.table["size"], *map(pa.array, stamps), keys]
+    write_checked(files_table(index.root), pa.table(columns, schema=FILES_SCHEMA))
+    time.sleep(SETTLED_NS / 1e9)  # what has just been changed is not trusted
     for start in range(0, count, FILES_PER_CHUNK):
         rows = min(FILES_PER_CHUNK, count - start)
         pixels = rng.random((rows * boxes, 4), np.float32) * SIDE
@@ -178,7 +191,13 @@ def fill_cache(index: Index) -> None:
         quality = pa.ListArray.from_arrays(measured, np.full(rows * STORED, 0.5, np.float32))
         columns = [keys[start : start + rows], side, side, lists, hashes[start : start + rows], quality, pa.nulls(rows)]
         scanned = pa.Table.from_arrays(columns, names=SCAN_SCHEMA.names).cast(SCAN_SCHEMA)
-        pq.write_table(scanned, scan_folder(CONFIG.proposals) / f"{start}.parquet", compression="zstd")
+        write_checked(scan_folder(CONFIG.proposals) / f"{start}{TABLE}", scanned)
+
+
+def true_keys(index: Index) -> pa.Array:
+    """Of what the files really hold: whoever reads a picture checks it."""
+    keys = [content_key(index.location(row).open()) for row in range(min(PICTURES, len(index)))]
+    return pa.array(keys, pa.binary(KEY_BYTES)).take(pa.array(np.arange(len(index)) % PICTURES))
 
 
 def fixed(values: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pa.Array:
@@ -195,7 +214,7 @@ class Lookups:
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         self.index.location(row)
-        return torch.zeros(1), *Boxes(self.scan)(row)
+        return torch.zeros(1, 1, 1), *Boxes(self.scan)(row)
 
 
 def workers_memory(name: str, batches: BagBatches) -> Stage:
@@ -230,6 +249,7 @@ class MadeUp(Method):
 
     def __init__(self, classes: int, boxes: int) -> None:
         torch.nn.Module.__init__(self)
+        self.network = Network(CONFIG.model, 2)  # which is asked nothing
         self.chances = torch.rand(FORWARD_IMAGES, classes).softmax(dim=1)
         self.weights = torch.rand(FORWARD_IMAGES, boxes)
 

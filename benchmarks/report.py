@@ -22,13 +22,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from somnet.config import Config
 from somnet.runs.embedding import COMPACT, write_vectors
-from somnet.runs.scoring import write_tables
-from somnet.system.folders import VECTORS
+from somnet.runs.scoring import write_issues
+from somnet.system.folders import REGIONS, VECTORS
 
 SECONDS, MEGABYTES, INDEX_MEGABYTES = 180, 1500, 5
 ACTION_SECONDS = 1.0
@@ -78,7 +79,9 @@ def make_run(folder: Path, images: int, classes: int) -> Path:
     data = {"path": str(folder / "data"), "classes": names, "images": images, "fingerprint": "made up"}
     (run / "data.json").write_text(json.dumps(data))
     (run / "summary.json").write_text(json.dumps(summary(images)))
-    write_tables(run, *made_up_tables(files, names, label, rng))
+    issues, regions = made_up_tables(files, names, label, rng)
+    write_issues(run, issues)
+    pq.write_table(regions, run / REGIONS)
     middles = rng.standard_normal((classes, COMPACT))
     vectors = (middles[label] + 0.7 * rng.standard_normal((images, COMPACT))).astype(np.float16)
     write_vectors(run / VECTORS, vectors)

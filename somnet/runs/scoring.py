@@ -20,6 +20,7 @@ from somnet.data.dataset import FORWARD_IMAGES, Part, Unreadable, make_inputs, r
 from somnet.methods.base import Method
 from somnet.runs.doubt import BELIEVED
 from somnet.runs.metrics import auroc, iou
+from somnet.runs.region_table import SCHEMA, join_regions, region_writer
 from somnet.system.compute import Compute
 from somnet.system.files import FORMULA_STARTS, atomic_path, display_name
 from somnet.system.folders import ISSUES, ISSUES_CSV, REGIONS
@@ -42,33 +43,27 @@ class Truth:
     image_iou: float | None  # the same for the whole image, to compare
 
 
-def inspect_images(
-    method: Method, part: Part, inputs: Inputs, compute: Compute, folder: Path | None = None
-) -> tuple[pa.Table, pa.Table]:
-    """One row per readable image, and one row per region.
+def inspect_images(method: Method, part: Part, inputs: Inputs, compute: Compute, folder: Path) -> pa.Table:
+    """One row per readable image; regions are written to the folder as they come.
 
-    Of several ranks each inspects its share and leaves it in a `folder` that all can read; only the first gets all.
+    Of several ranks each inspects its share and leaves it in the folder, which all can read; only the first gets all.
     """
     ranks = compute.ranks
     share = ranks.share(len(part))
     batches = BagBatches(each_image_once(part.labels, share), FORWARD_IMAGES, inputs, None, seed=None)
     workers = compute.loaders_of(cached=method.network.frozen_trunk)
     method.eval()
-    images, regions = [], []
-    with torch.no_grad(), track("scoring images", len(share)) as advance:
+    images = []
+    own_regions = folder / REGIONS if ranks.world == 1 else _of_rank(folder, REGIONS, ranks.rank)
+    with torch.no_grad(), region_writer(own_regions) as write, track("scoring images", len(share)) as advance:
         for batch in load(batches, workers, device=compute.device):
             image_rows, region_rows = _describe(method, batch, part)
             images.append(image_rows)
-            regions.append(region_rows)
+            write(region_rows)
             advance(len(batch.label))
-    if folder is not None and ranks.world > 1:
-        images, regions = (
-            _put_together(images, folder, ISSUES, ranks),
-            _put_together(regions, folder, REGIONS, ranks),
-        )
-    if not ranks.first:
-        return pa.table({}), pa.table({})
-    return pa.concat_tables(images), pa.concat_tables(regions)
+    if ranks.world > 1:
+        images = _put_together(images, folder, ranks)
+    return pa.concat_tables(images) if ranks.first else pa.table({})
 
 
 def inspected_inputs(method: Method, part: Part, compute: Compute) -> Inputs:
@@ -79,20 +74,25 @@ def inspected_inputs(method: Method, part: Part, compute: Compute) -> Inputs:
     return make_inputs(part, network, config.model.imgsz, compute)
 
 
-def _put_together(tables: list[pa.Table], folder: Path, name: str, ranks: Ranks) -> list[pa.Table]:
-    """The tables of all ranks, one per rank, for the first of them; nothing for the others."""
-    stem = Path(name).stem
-    files = [folder / f"{stem}-of-rank{rank}.parquet" for rank in range(ranks.world)]
+def _of_rank(folder: Path, name: str, rank: int | str) -> Path:
+    return folder / f"{Path(name).stem}-of-rank{rank}.parquet"
+
+
+def _put_together(images: list[pa.Table], folder: Path, ranks: Ranks) -> list[pa.Table]:
+    """The images of all ranks, one table per rank, for the first of them, which also joins the regions."""
+    files, regions = ([_of_rank(folder, name, rank) for rank in range(ranks.world)] for name in (ISSUES, REGIONS))
     files[ranks.rank].unlink(missing_ok=True)  # of a run that was killed
-    if tables:
+    if images:
         with atomic_path(files[ranks.rank]) as temporary:
-            pq.write_table(pa.concat_tables(tables), temporary, compression="zstd")
+            pq.write_table(pa.concat_tables(images), temporary, compression="zstd")
     ranks.barrier()
     if not ranks.first:
         return []
     gathered = [pq.read_table(file) for file in files if file.exists()]
-    for file in folder.glob(f"{stem}-of-rank*.parquet"):  # more, if it was killed with more ranks
-        file.unlink()
+    join_regions(folder / REGIONS, regions)
+    for name in (ISSUES, REGIONS):  # more, if it was killed with more ranks
+        for file in folder.glob(_of_rank(folder, name, "*").name):
+            file.unlink()
     return gathered
 
 
@@ -142,25 +142,25 @@ def _describe(method: Method, batch: BagBatch, part: Part) -> tuple[pa.Table, pa
     regions = pa.table(
         {
             "file_name": names.take(pa.array(image_of)),
-            "region": box_of.astype(np.int32),  # 0 is the image itself
+            "region": box_of,
             "box": _box_column(pixels[real]),
             "roi_weight": weights[real],
             **{
-                column: pa.array(details[name][real]).cast(kind) if name in details else pa.nulls(len(box_of), kind)
-                for column, name, kind in _REGION_COLUMNS
+                column: details[name][real] if name in details else pa.nulls(len(box_of))
+                for column, name in _REGION_COLUMNS.items()
             },
         }
-    )
+    ).cast(SCHEMA)
     return images, regions
 
 
-_REGION_COLUMNS = (
-    ("winner_slot", "slot", pa.int32()),
-    ("d_score", "d", pa.float32()),
-    ("r_score", "r", pa.float32()),
-    ("a_score", "a", pa.float32()),
-    ("similarity", "similarity", pa.float32()),
-)
+_REGION_COLUMNS = {  # by their names in the details of an inspection
+    "winner_slot": "slot",
+    "d_score": "d",
+    "r_score": "r",
+    "a_score": "a",
+    "similarity": "similarity",
+}
 
 
 def _box_column(boxes: NDArray[np.floating]) -> pa.Array:
@@ -188,11 +188,10 @@ def with_unreadable(images: pa.Table, unreadable: Sequence[Unreadable]) -> pa.Ta
     return pa.concat_tables([images, pa.Table.from_arrays(columns, schema=images.schema)])
 
 
-def write_tables(out: Path, images: pa.Table, regions: pa.Table) -> None:
-    """issues.parquet, issues.csv and regions.parquet. No cell of the CSV starts a formula."""
-    for name, table in ((ISSUES, images), (REGIONS, regions)):
-        with atomic_path(out / name) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+def write_issues(out: Path, images: pa.Table) -> None:
+    """issues.parquet and issues.csv. No cell of the CSV starts a formula."""
+    with atomic_path(out / ISSUES) as temporary:
+        pq.write_table(images, temporary, compression="zstd")
     with atomic_path(out / ISSUES_CSV) as temporary:
         pa.csv.write_csv(_as_text(images), temporary)
 

@@ -35,7 +35,7 @@ from somnet.runs.file_issues import with_file_issues
 from somnet.runs.kinds import counted_kinds
 from somnet.runs.label_scores import score_labels, with_label_scores
 from somnet.runs.run import Evaluation, build_method, measure
-from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
+from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_issues
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device, placed, threads
 from somnet.system.files import LOCK, write_json
@@ -255,14 +255,14 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
     """Judge every training image and region, and write the tables; for the first rank what it found."""
     part = job.data.train
     inputs = job.images().shown_to(job.method)
-    images, regions = inspect_images(job.method, part, inputs, job.compute, job.out)
+    images = inspect_images(job.method, part, inputs, job.compute, job.out)
     if not job.compute.ranks.first:
         return None
     scores = score_labels(job.method, part, job.config, job.compute, job.data.dropped)
     images = with_file_issues(with_label_scores(images, scores, job.data.classes), job.data)
     truth = against_truth(images, part)
     images = with_unreadable(images, job.data.unreadable)
-    write_tables(job.out, images, regions)
+    write_issues(job.out, images)
     write_vectors(job.out / VECTORS, describe_images(job))
     write_duplicates(job.out / DUPLICATES, job.data)
     job.laps.end("score")

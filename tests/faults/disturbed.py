@@ -30,7 +30,7 @@ STAGES = {  # function: the stage that it is
     "begin": "begin",
     "make_views": "features",
     "inspect_images": "scoring",
-    "write_tables": "scoring",
+    "write_issues": "scoring",
     "write_report": "report",
     "_carry": "renames",
     "_swap": "renames",

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from somnet.config import Config
 from somnet.data.dataset import Unreadable
 from somnet.runs.run import Run
-from somnet.runs.scoring import with_unreadable, write_tables
+from somnet.runs.scoring import with_unreadable, write_issues
 from somnet.training.train import train
 from tests.suite import leave_out
 
@@ -148,7 +149,8 @@ def made_up_run(folder: Path, files: list[tuple[str, str]], bad: list[tuple[str,
     (folder / "summary.json").write_text(json.dumps(summary))
     unreadable = [Unreadable(name, classes[0], "train", reason) for name, reason in bad or []]
     table = with_unreadable(pa.table(images), unreadable)
-    write_tables(folder, table, pa.table(regions))
+    write_issues(folder, table)
+    pq.write_table(pa.table(regions), folder / "regions.parquet")
     return Run(folder)
 
 

@@ -20,7 +20,7 @@ from somnet.data.dataset import Part, Unreadable
 from somnet.data.index import Index, make_index
 from somnet.data.proposals import Scan
 from somnet.methods.base import Inspection
-from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_tables
+from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_issues
 from somnet.system.compute import Compute
 from somnet.system.files import csv_cell
 
@@ -90,7 +90,7 @@ def test_a_class_unknown_to_the_data_is_a_wrong_label() -> None:
 
 
 @pytest.fixture
-def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table]:
+def tables(toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, pa.Table]:
     """What is written for 4 images with known inspections; the labels of the toy are 0."""
     made = toy("plain")
 
@@ -110,7 +110,9 @@ def tables(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> tuple[pa.Table, p
         [{"file_name": name, "label": 0, "split": "train"} for name in (b"=x.png", b"\xe9.png", b"2.png", b"3.png")],
     )
     scan = made.boxes.scan.take(np.arange(4))
-    return inspect_images(made.method, Part(index, scan, np.array([-1, 0, -1, 0])), made.inputs, Compute(workers=0))
+    part = Part(index, scan, np.array([-1, 0, -1, 0]))
+    images = inspect_images(made.method, part, made.inputs, Compute(workers=0), tmp_path)
+    return images, pq.read_table(tmp_path / "regions.parquet")
 
 
 def test_issues_follow_from_the_scores(tables: tuple[pa.Table, pa.Table]) -> None:
@@ -134,12 +136,12 @@ def test_regions_are_the_boxes_that_are_there(tables: tuple[pa.Table, pa.Table],
 
 
 def test_the_csv_starts_no_formula(tables: tuple[pa.Table, pa.Table], tmp_path: Path) -> None:
-    images, regions = tables
+    images, _ = tables
     images = with_unreadable(
         images,
         [Unreadable("+bad.png", "=a", "train", "-1 x 1 pixels"), Unreadable("@bad.png", None, "train", "empty")],
     )
-    write_tables(tmp_path, images, regions)
+    write_issues(tmp_path, images)
     with (tmp_path / "issues.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = [row["file_name"] for row in rows]
@@ -152,7 +154,6 @@ def test_the_csv_starts_no_formula(tables: tuple[pa.Table, pa.Table], tmp_path: 
     assert again.equals(images)
     assert again["file_name"].to_pylist()[0] == "=x.png"  # as it is, where no spreadsheet reads
     assert again["belief"].to_pylist()[4:] == [None, None]
-    assert pq.read_table(tmp_path / "regions.parquet").equals(regions)
 
 
 NUMBERS = st.floats(0, 20_000, width=32)
@@ -169,7 +170,7 @@ def test_whole_columns_are_written_as_their_cells(lines: list[tuple[str, tuple[f
     names, boxes = zip(*lines, strict=True)
     images = pa.table({"file_name": names, "clean_box": pa.array(boxes, pa.list_(pa.float32()))})
     with tempfile.TemporaryDirectory() as folder:
-        write_tables(Path(folder), images, pa.table({"region": [0]}))
+        write_issues(Path(folder), images)
         with open(f"{folder}/issues.csv", newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     assert [row["file_name"] for row in rows] == [csv_cell(name) for name in names]
