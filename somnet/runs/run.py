@@ -17,7 +17,8 @@ from somnet.config import Config
 from somnet.data.bags import BagBatches, Inputs, each_image_once, load
 from somnet.data.dataset import FORWARD_IMAGES, Part, first_reasons, held_out_split, make_inputs, unreadable_files
 from somnet.data.decode import read_picture
-from somnet.data.embeddings import read_embeddings
+from somnet.data.embeddings import Embeddings, read_embeddings
+from somnet.data.index import Index
 from somnet.data.location import Location
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
@@ -145,8 +146,7 @@ class Run(RunFolder):
         """
         keep_memory()
         index = open_source(Path(data))
-        file = Path(embeddings or self.config.model.embeddings)
-        given = read_embeddings(file, index) if self.config.model.embeddings else None
+        given = self._given_vectors(index, embeddings)
         split = held_out_split(index)
         index = index.of_split(split) if split else index
         number = {name: i for i, name in enumerate(self.classes)}
@@ -168,6 +168,14 @@ class Run(RunFolder):
         scores = class_scores(model, inputs, labels[rows], compute)
         result = accuracy_of(scores, labels[rows], self.classes)
         return replace(result, wrong=_wrong_images(scores, labels[rows], self.classes, part.index.column("file_name")))
+
+    def _given_vectors(self, index: Index, embeddings: Path | str | None) -> Embeddings | None:
+        """Vectors of these images, if the run was trained on such."""
+        if self.config.model.embeddings:
+            return read_embeddings(Path(embeddings or self.config.model.embeddings), index)
+        if embeddings:
+            raise RunError(f"{self.path} has a network, and was not trained on vectors: leave out --embeddings")
+        return None
 
     def embeddings(
         self, data: Path | str | None = None, *, device: str = "auto", workers: int | None = None
