@@ -77,10 +77,9 @@ def compact_vectors(network: Network, inputs: Inputs, count: int, compute: Compu
 
 
 def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    length = np.linalg.norm(features, axis=1, keepdims=True)
-    length[length == 0] = 1
-    unit: NDArray[np.float32] = features / length
-    return unit
+    wide = np.nan_to_num(features).astype(np.float64)  # of a network that has gone wrong they may be anything
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    return (wide / np.where(length > 0, length, 1)).astype(np.float32)
 
 
 def untouched_network(method: Method, config: Config, compute: Compute) -> Network:

@@ -25,7 +25,8 @@ from somnet.data.dataset import (
     warn_of_folders,
 )
 from somnet.data.decode import read_picture
-from somnet.data.embeddings import read_embeddings
+from somnet.data.embeddings import Embeddings, read_embeddings
+from somnet.data.index import Index
 from somnet.data.location import Location
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
@@ -155,8 +156,7 @@ class Run(RunFolder):
         keep_memory()
         index = open_source(Path(data), follow_links=follow_links or self.config.follow_links)
         warn_of_folders(index)
-        file = Path(embeddings or self.config.model.embeddings)
-        given = read_embeddings(file, index) if self.config.model.embeddings else None
+        given = self._given_vectors(index, embeddings)
         split = held_out_split(index)
         index = index.of_split(split) if split else index
         number = {name: i for i, name in enumerate(self.classes)}
@@ -178,6 +178,14 @@ class Run(RunFolder):
         scores = class_scores(model, inputs, labels[rows], compute)
         result = accuracy_of(scores, labels[rows], self.classes)
         return replace(result, wrong=_wrong_images(scores, labels[rows], self.classes, part.index.column("file_name")))
+
+    def _given_vectors(self, index: Index, embeddings: Path | str | None) -> Embeddings | None:
+        """Vectors of these images, if the run was trained on such."""
+        if self.config.model.embeddings:
+            return read_embeddings(Path(embeddings or self.config.model.embeddings), index)
+        if embeddings:
+            raise RunError(f"{self.path} has a network, and was not trained on vectors: leave out --embeddings")
+        return None
 
     def embeddings(
         self, data: Path | str | None = None, *, device: str = "auto", workers: int | None = None

@@ -292,6 +292,8 @@ def checks_of_examples() -> Iterator[Check]:
         elif file.suffix == ".py":  # tests/test_examples.py runs them; here are the commands that they tell
             for line in re.findall(r"^ {4}(somnet .*)$", ast.get_docstring(ast.parse(text)) or "", re.MULTILINE):
                 yield Check(Piece(name, 1, line), partial(check_line, line))
+        elif file.suffix == ".ipynb":  # they run that, too
+            yield Check(Piece(name, 1, "all of it"), partial(check_json, text))
         else:
             yield Check(Piece(name, 1, "all of it"), partial(_fail, f"no check for {file.suffix} files"))
     for file in sorted((ROOT / "benchmarks").glob("*.py")):

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import somnet
+from somnet.runs.embedding import _unit
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Tiny
@@ -52,3 +53,9 @@ def test_a_run_keeps_what_its_images_look_like_in_few_numbers(trained: Path, dat
     full /= np.linalg.norm(full, axis=1, keepdims=True)
     apart, kept = (np.linalg.norm(each[:, None] - each, axis=2) for each in (full, vectors.astype(np.float64)))
     assert kept == pytest.approx(apart, abs=1e-3)  # distances are what they were
+
+
+@pytest.mark.filterwarnings("error")
+def test_vectors_of_a_network_that_has_gone_wrong_are_numbers() -> None:
+    features = np.array([[3, 4], [0, 0], [np.nan, 1], [np.inf, 0], [3e38, 3e38]], np.float32)
+    assert _unit(features) == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 1], [1, 0], [0.5**0.5, 0.5**0.5]]))

@@ -1,5 +1,6 @@
 """A training on vectors that another model has made of the images: one command to scores, a classifier and a report."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,20 @@ def test_from_vectors_to_a_report_in_one_command(data: Path, vectors: Path, tmp_
         told = cli(*refused)
         assert told.code == 2
         assert "linear classifier for the vectors of" in told.err
+
+
+def test_other_data_need_vectors_of_their_own(data: Path, vectors: Path, trained: Path, tmp_path: Path) -> None:
+    config = somnet.Config(method="linear-probe").with_settings({"model.embeddings": str(vectors)})
+    run = somnet.train(data, config, out=tmp_path / "run", device="cpu", workers=0)
+    others = tmp_path / "others"
+    shutil.copytree(data / "test", others)
+    with pytest.raises(DataError, match="no vector of 6 of 6 images"):
+        run.evaluate(others, device="cpu", workers=0)
+    held_out = [row for row, name in enumerate(names_of(data)) if name.startswith("test/")]
+    file = write_parquet(tmp_path / "o.parquet", names_of(others), made_vectors(data)[held_out])
+    assert run.evaluate(others, embeddings=file, device="cpu", workers=0).top1 == 1.0
+    with pytest.raises(RunError, match="leave out --embeddings"):
+        somnet.Run(trained).evaluate(data, embeddings=file, device="cpu", workers=0)
 
 
 def test_wrong_labels_are_found_by_vectors_alone(data: Path, tmp_path: Path) -> None:

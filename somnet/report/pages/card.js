@@ -282,6 +282,10 @@ somnet.card = (() => {
     byId("open-original").hidden = !served;
     byId("open-original").addEventListener("click", openOriginal);
     byId("original").addEventListener("click", () => byId("original").close());
+    byId("heat-image").addEventListener("error", () => {
+      byId("heat-image").hidden = true;
+      if (visible.heat) byId("card-note").textContent = "There is no evidence to show of this image.";
+    });
     for (const what of ["heat", "boxes", "dropped"]) byId(`toggle-${what}`).addEventListener("click", () => toggle(what));
     for (const [key, name] of decisions.names) byId(`mark-${name}`).addEventListener("click", () => decide(key));
     byId("mark-none").addEventListener("click", () => decide(null));

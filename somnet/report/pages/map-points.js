@@ -145,7 +145,8 @@ somnet.mapPoints = (() => {
 
   function radius() {
     const usual = run.rows < 2000 ? 3.6 : run.rows < 20000 ? 2.6 : 1.6;
-    return Math.min(7, usual * view.zoom ** 0.3) * size.ratio;
+    const room = Math.min(1, Math.sqrt(size.width * size.height) / 650); // less of it on a phone
+    return Math.min(7, usual * room * view.zoom ** 0.3) * size.ratio;
   }
 
   // A disc as rows of [offset, share of the pixel that it covers, from 0 to 256].
@@ -281,7 +282,7 @@ somnet.mapPoints = (() => {
     drawPoints();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     const few = fewInView(PICTURES);
-    if (few) drawPictures(few);
+    if (few) drawPictures(few.sort((a, b) => (a === marks.point) - (b === marks.point))); // what is pointed at on top
     drawMarks();
     if (!few) drawNames();
     canvas.dataset.drawn = String(Math.round(10 * (performance.now() - began)) / 10); // milliseconds, for who measures
