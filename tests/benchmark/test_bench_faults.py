@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from somnet.benchmark.bench import BENCH, run_bench
+from somnet.benchmark.demo import run_demo
 from somnet.benchmark.paper_tables import Entry
 from somnet.benchmark.trials import COSTS, Benchmark, Trial
 from somnet.config import Config
@@ -183,3 +184,10 @@ def test_runs_on_changed_images_are_not_compared(
     image.write_bytes(before)
     results = run_bench(more, tmp_path / "out", workers=1, resume=True)
     assert [(result.method, result.error) for result in results] == [("plain", ""), ("sl", "")]
+
+
+def test_the_demo_is_not_written_among_files_of_others(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("mine")
+    with pytest.raises(RunError, match="exists and is not a somnet demo"):
+        run_demo(tmp_path, (0,))
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]

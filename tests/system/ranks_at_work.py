@@ -23,9 +23,6 @@ from tests.conftest import make_toy
 
 KMEANS = {"somnet.memory.kmeans": True, "somnet.memory.side": 2}
 STATISTICS = "batch statistics"
-    "model.freeze": "none",
-    "train.lr": 1e-4,
-}  # rounding grows fast in batches so small
 CASES: dict[str, tuple[str, dict[str, Any]]] = {  # 10 images of 5, 4 and 1: some batches are a single bag
     "plain": ("plain", {"train.batch_size": 9, "train.epochs": 10}),
     "plain-roi": ("plain-roi", {"train.batch_size": 4, "train.epochs": 7}),
