@@ -90,8 +90,8 @@ class TrainingState:
         known = [(tensors[name], tensor.cpu()) for name, tensor in now.items() if name in tensors]
         if not all(one.dtype == other.dtype and torch.equal(one, other) for one, other in known):
             raise RunError(
-                f"{out / LAST} was made with other pretrained weights than those that are found now: give the same ones "
-                "again, or add --overwrite"
+                f"{out / LAST} was made with other pretrained weights than those that are found now: give the same "
+                "ones again, or add --overwrite"
             )
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
