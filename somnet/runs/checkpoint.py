@@ -42,7 +42,8 @@ def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise RunError(f"{file} does not exist: train first, or give the folder of a run") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{file} is not a somnet checkpoint ({error}): train again with --overwrite") from None
-    if about.get("checksum", found := _checksum(tensors, about["state"])) != found:  # older ones have none
+    told = about.get("checksum")  # older ones have none
+    if told is not None and told != _checksum(tensors, about["state"]):
         raise RunError(f"{file} is damaged: bring back a copy of it, or train again with --overwrite")
     if not isinstance(state, dict):
         raise RunError(f"{file} is not a somnet checkpoint: train again with --overwrite")
