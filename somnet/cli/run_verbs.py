@@ -115,8 +115,8 @@ def predict(
     from somnet.runs.predictions import check_table, image_files, write_predictions
     from somnet.runs.run import Run
 
-    check_table(out, overwrite=overwrite)
     model, files = Run(run), image_files(images, follow_links=bool(follow_links))
+    check_table(out, overwrite=overwrite)
     predictions = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
     predictions = with_heatmaps(predictions, heatmaps) if heatmaps else predictions
     count, bad = write_predictions(predictions, out, top=min(top_k, len(model.classes)))
