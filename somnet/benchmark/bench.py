@@ -42,12 +42,13 @@ from somnet.benchmark.trials import (
     other_trials,
 )
 from somnet.config import Config
-from somnet.data.dataset import make_inputs, open_dataset, training_views
+from somnet.data.dataset import DataSet, make_inputs, open_dataset, training_views
 from somnet.data.noise import write_noisy
 from somnet.data.sources import open_source
 from somnet.data.sources.manifest import find_manifest
 from somnet.errors import ConfigError, DataError, RunError, SomnetError
 from somnet.methods.registry import section_named
+from somnet.runs.begin import has_other_tests, refuse_other_images
 from somnet.runs.estimate import trunk_passes
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
@@ -278,7 +279,15 @@ def _at_work(work: Callable[[Compute], None], device: str, workers: int | None) 
 
 def _prepare(benchmark: Benchmark, out: Path, seed: int, compute: Compute) -> None:
     """Make the data of a seed, its boxes and feature maps, which are cached: no method pays for them."""
-    _cache(make_data(benchmark, out, seed, compute.workers), benchmark.configure(PLAIN, seed), compute)
+    data = _cache(make_data(benchmark, out, seed, compute.workers), benchmark.configure(PLAIN, seed), compute)
+    for run in sorted((out / "runs").glob(f"*-seed{seed}")):
+        if (run / SUMMARY).is_file():  # what is trained now will be compared with it
+            refuse_other_images(run, data)
+            if has_other_tests(run, data):
+                raise RunError(
+                    f"the test images of {data.path} are not those of {run}, so accuracies do not compare: restore "
+                    "them, or give another --out"
+                )
 
 
 def _prepare_search(benchmark: Benchmark, out: Path, search: RateSearch, compute: Compute) -> None:
@@ -289,13 +298,14 @@ def _prepare_search(benchmark: Benchmark, out: Path, search: RateSearch, compute
     _cache(folder, config, compute)
 
 
-def _cache(data: Path, config: Config, compute: Compute) -> None:
+def _cache(data: Path, config: Config, compute: Compute) -> DataSet:
     dataset = open_dataset(data, config, compute)
     if dataset.test is None:
         raise DataError(f"{data} has no test images, so there is no accuracy to compare: add them under test/")
     network = build_method(config, dataset.train.labels, len(dataset.classes)).to(compute.device).network
     make_inputs(dataset.test, network, config.model.imgsz, compute)
     training_views(dataset.train, network, config, compute)  # the whole images are among them
+    return dataset
 
 
 def make_data(benchmark: Benchmark, out: Path, seed: int, workers: int | None = None) -> Path:

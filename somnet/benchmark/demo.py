@@ -15,7 +15,7 @@ from somnet.errors import ConfigError, RunError, TrainingStopped
 from somnet.report.pictures import draw_data, draw_run
 from somnet.runs.run import Run
 from somnet.system.files import LOCK, write_json
-from somnet.system.folders import ISSUES_CSV, SUMMARY
+from somnet.system.folders import ISSUES_CSV, SUMMARY, refuse_taken
 from somnet.system.locks import one_writer
 from somnet.system.signals import AGAIN
 from somnet.training.train import train
@@ -43,6 +43,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Draw the data, train, print the table, write summary.json and the pictures; finished runs are kept."""
+    ours = any((out / "data").glob("seed*"))
+    refuse_taken(out, "a somnet demo", ours=ours, meant=True, how="--resume")
     with one_writer(out / LOCK, out):
         return _run_demo(out, seeds)
 
@@ -81,7 +83,16 @@ def draw_toy_web(folder: Path, seed: int) -> Path:
 
 def print_table(results: Sequence[dict[str, Any]]) -> None:
     """Means over the seeds, one row per method. Seconds leave out boxes and feature maps, which are cached for all."""
-    table = Table("method", "top-1 %", "AUROC of label noise", "IoU of best ROI", "IoU of image", "seconds", box=None)
+    table = Table(
+        "method",
+        "top-1 %",
+        "AUROC of label noise",
+        "IoU of best ROI",
+        "IoU of image",
+        "seconds",
+        box=None,
+        pad_edge=False,
+    )
     for method in dict.fromkeys(result["method"] for result in results):
         own = [result for result in results if result["method"] == method]
         table.add_row(

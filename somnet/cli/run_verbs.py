@@ -112,13 +112,15 @@ def predict(
     batch_size: Annotated[int, typer.Option(min=1, help="Images at once.")] = 32,
     device: DeviceOption = "auto",
     follow_links: LinksOption = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier table.")] = False,
 ) -> None:
     """Classify images into a table: a row each, bad files with a reason."""
     from somnet.report.heatmaps import with_heatmaps
-    from somnet.runs.predictions import image_files, write_predictions
+    from somnet.runs.predictions import check_table, image_files, write_predictions
     from somnet.runs.run import Run
 
     model, files = Run(run), image_files(images, follow_links=bool(follow_links))
+    check_table(out, overwrite=overwrite)
     predictions = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
     predictions = with_heatmaps(predictions, heatmaps) if heatmaps else predictions
     count, bad = write_predictions(predictions, out, top=min(top_k, len(model.classes)))

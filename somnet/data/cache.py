@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,14 @@ KINDS = {
     "files": "which content each file has",
     "shards": "lists of the images in archives",
     "unpacked": "Arrow tables, unpacked",
+}
+_NAMES = {  # of their files, below the folder of their kind: SOMNET_CACHE may be a folder that has others, too
+    "maps": r"[^/]+/[0-9a-f]{16}\.(sums|npy)",
+    "trunks": r"[0-9a-f]{16}-[^/]+\.onnx",
+    "proposals": r"[0-9a-f]{16}/[0-9a-f]{16}\.table",
+    "files": r"[0-9a-f]{16}(-rank[0-9]+)?\.table",
+    "shards": r"[0-9a-f]{16}\.parquet",
+    "unpacked": r"[0-9a-f]{16}\.arrow",
 }
 LIMIT = "SOMNET_CACHE_GB"  # environment variable: at most so many GB are kept
 
@@ -39,9 +48,12 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    """All that the cache has; never anything that is not of a known kind."""
+    """All that the cache has; never anything that somnet does not call so."""
     for kind in KINDS:
-        for file in sorted((cache_folder() / kind).rglob("*")):
+        folder = cache_folder() / kind
+        for file in sorted(folder.rglob("*")):
+            if not re.fullmatch(_NAMES[kind], file.relative_to(folder).as_posix()):
+                continue
             if kind == "maps" and file.suffix == ARRAY and file.with_suffix(KEYS).exists():
                 continue  # comes with its keys
             files = (file, file.with_suffix(ARRAY)) if file.suffix == KEYS else (file,)

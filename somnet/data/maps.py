@@ -36,7 +36,7 @@ class MapStore:
         self._checked: set[bytes] = set()
         self._used: set[int] = set()
         self.dropped: list[Path] = []  # chunks that were damaged
-        for keys_file in sorted(self.folder.glob(f"*{KEYS}")):
+        for keys_file in sorted(self.folder.glob(f"{'[0-9a-f]' * 16}{KEYS}")):
             self._open(keys_file)
 
     def __contains__(self, key: bytes) -> bool:

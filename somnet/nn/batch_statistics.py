@@ -48,7 +48,8 @@ class WholeBatch(TorchFunctionMode):
         """What a layer in training makes of images (I, F, ...)."""
         x, weight, bias = input, tensors["weight"], tensors["bias"]
         running_mean, running_var = tensors["running_mean"], tensors["running_var"]
-        flat = x.float().transpose(0, 1).flatten(1)  # (F, n)
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        flat = exact.transpose(0, 1).flatten(1)  # (F, n)
         here = float(self.share > 0)
         counted = torch.cat([flat.sum(dim=1), flat.new_full((1,), flat.shape[1])]) * here
         total = self._sum(counted)
@@ -62,7 +63,7 @@ class WholeBatch(TorchFunctionMode):
         scale = (variance + eps).rsqrt() * (1 if weight is None else weight)  # (F,)
         shift = (0 if bias is None else bias) - mean * scale
         shape = (1, -1, *[1] * (x.dim() - 2))
-        return (x.float() * scale.view(shape) + shift.view(shape)).to(x.dtype)
+        return (exact * scale.view(shape) + shift.view(shape)).to(x.dtype)
 
     def _sum(self, values: Tensor) -> Tensor:
         total: Tensor = _SumOfRanks.apply(values, self.ranks, self.share)

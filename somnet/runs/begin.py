@@ -1,5 +1,6 @@
 """Whether a run may be started in a folder, and its first files."""
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from somnet.errors import RunError
 from somnet.runs.data_changes import changes_of, write_images
 from somnet.system.files import clear_leftovers, display_name, parse_json, write_json, write_text
 from somnet.system.folders import CONFIG, DATA, LAST, USED_DECISIONS, WRITTEN, refuse_strange_files, refuse_taken
+
+log = logging.getLogger("somnet")
 
 
 def next_run_folder(base: Path = Path("runs")) -> Path:
@@ -64,8 +67,11 @@ def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
     clear_cache()
     if (out / LAST).is_file() and (out / DATA).is_file():
         refuse_other_images(out, data)
+        if has_other_tests(out, data):
+            log.warning("the test images have changed since %s was started: its accuracies are of different ones", out)
     path, images = _place(data.path), len(data.train)
-    about = {"path": path, "classes": data.classes, "images": images, "fingerprint": data.fingerprint()}
+    prints = {"fingerprint": data.fingerprint(), "test_fingerprint": data.test_fingerprint()}
+    about = {"path": path, "classes": data.classes, "images": images, **prints}
     write_images(out, data)
     write_json(out / DATA, about)
     if decisions:
@@ -87,6 +93,12 @@ def refuse_other_images(out: Path, data: DataSet) -> None:
             f"the training images of {data.path} are not those that {out} was started with, in "
             f"{_about(out)['path']}{told}: give these, restore what has changed, or --overwrite"
         )
+
+
+def has_other_tests(out: Path, data: DataSet) -> bool:
+    """Whether a run was started with other test images; older ones do not tell."""
+    now = data.test_fingerprint()
+    return bool(_about(out).get("test_fingerprint", now) != now)
 
 
 def _about(out: Path) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """The whole state of a run in one safetensors file: tensors, and a JSON text in its header. Nothing can execute."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -23,7 +25,8 @@ def save_checkpoint(file: Path, tensors: Mapping[str, Tensor], state: Mapping[st
     with atomic_path(file) as temporary:
         whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
-            save_file(whole, temporary, metadata={"state": json.dumps(state)})
+            text = json.dumps(state)
+            save_file(whole, temporary, metadata={"state": text, "checksum": _checksum(whole, text)})
         except SafetensorError as error:  # of a full disk, too
             raise OSError(str(error)) from error
 
@@ -32,17 +35,30 @@ def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint."""
     try:
         with safe_open(file, framework="pt") as reader:
-            state = parse_json((reader.metadata() or {})["state"])
+            about = reader.metadata() or {}
+            state = parse_json(about["state"])
             tensors = {name: reader.get_tensor(name) for name in reader.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise RunError(f"{file} does not exist: train first, or give the folder of a run") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{file} is not a somnet checkpoint ({error}): train again with --overwrite") from None
+    told = about.get("checksum")  # older ones have none
+    if told is not None and told != _checksum(tensors, about["state"]):
+        raise RunError(f"{file} is damaged: bring back a copy of it, or train again with --overwrite")
     if not isinstance(state, dict):
         raise RunError(f"{file} is not a somnet checkpoint: train again with --overwrite")
     if bad := [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]:
         raise RunError(f"{file} contains NaN or infinite values in {bad[0]}: train again with --overwrite")
     return tensors, state
+
+
+def _checksum(tensors: Mapping[str, Tensor], state: str) -> str:
+    """Of all that a checkpoint says: a bit that a disk has changed would give another network, and no error."""
+    digest = hashlib.blake2b(state.encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def restore_method(method: "Method", tensors: Mapping[str, Tensor]) -> None:

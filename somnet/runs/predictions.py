@@ -12,7 +12,7 @@ from typing import IO
 
 from somnet.data.sources.folder import files_below
 from somnet.data.sources.links import LEADS_OUT
-from somnet.errors import DataError
+from somnet.errors import DataError, RunError
 from somnet.runs.run import Prediction
 from somnet.system.files import atomic_path, csv_cell, display_name, some
 
@@ -64,14 +64,21 @@ def _may_be_an_image(file: str) -> bool:
     return kind is None or kind.startswith("image/")
 
 
+def check_table(out: Path, *, overwrite: bool) -> None:
+    """Refuse a name that tells no format, and a file that is there already."""
+    if out.suffix.lower() not in _WRITERS:
+        raise DataError(f"cannot tell the format of {out}: let its name end with {' or '.join(_WRITERS)}")
+    if out.exists() and not overwrite:
+        raise RunError(f"{out} exists: add --overwrite to replace it, or give another --out")
+
+
 def write_predictions(predictions: Iterable[Prediction], out: Path, *, top: int) -> tuple[int, int]:
     """A row per file with its `top` classes, as CSV or JSON lines by the name of `out`, written as they come.
 
     Returns how many rows there are, and how many of them are of unreadable files. Where all are, nothing is written,
     and what stood there stays.
     """
-    if out.suffix.lower() not in _WRITERS:
-        raise DataError(f"cannot tell the format of {out}: let its name end with {' or '.join(_WRITERS)}")
+    check_table(out, overwrite=True)
     rows = bad = 0
     first = ""
     with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

@@ -69,6 +69,7 @@ class TrainingState:
     def load(self, out: Path, phases: int) -> dict[str, Tensor]:
         """Continue where the checkpoint was made; its tensors, to restore from once more."""
         tensors, state = load_checkpoint(out / LAST)
+        self._refuse_another_trunk(out, tensors)
         try:
             self.at = _POSITION.validate_python(state["position"])
             self.at.total_seconds()  # a history without seconds is refused here
@@ -80,6 +81,18 @@ class TrainingState:
             reason = mistakes(error) if isinstance(error, ValidationError) else error
             raise RunError(f"{out / LAST} does not match this run ({reason}): train again with --overwrite") from None
         return tensors
+
+    def _refuse_another_trunk(self, out: Path, tensors: dict[str, Tensor]) -> None:
+        """Features come from the trunk as it is now; what was trained on those of another one is no match for it."""
+        if not self.method.network.frozen_trunk:
+            return  # all of the network is in the checkpoint
+        now = self.method.network.trunk.state_dict(prefix="method.network.trunk.")
+        known = [(tensors[name], tensor.cpu()) for name, tensor in now.items() if name in tensors]
+        if not all(one.dtype == other.dtype and torch.equal(one, other) for one, other in known):
+            raise RunError(
+                f"{out / LAST} was made with other pretrained weights than those that are found now: give the same "
+                "ones again, or add --overwrite"
+            )
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Give method, optimiser and figures the tensors that a checkpoint has of them."""

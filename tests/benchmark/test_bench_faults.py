@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from somnet.benchmark.bench import BENCH, run_bench
+from somnet.benchmark.demo import run_demo
 from somnet.benchmark.paper_tables import Entry
 from somnet.benchmark.trials import COSTS, Benchmark, Trial
 from somnet.config import Config
@@ -165,3 +166,28 @@ def test_settings_of_another_method_are_not_forgotten(plain: Benchmark, tmp_path
     run_bench(replace(plain, config=plain.config.with_settings({"elr.beta": 0.5})), out, workers=1)
     with pytest.raises(RunError, match="started with another elr"):
         run_bench(plain, out, resume=True)
+
+
+@pytest.mark.parametrize(("place", "told"), [("train", "1 replaced: train/ash/0"), ("test", "do not compare")])
+def test_runs_on_changed_images_are_not_compared(
+    place: str, told: str, photos: "Photos", tiny: "Tiny", tmp_path: Path
+) -> None:
+    web = photos.fill(tmp_path / "web", train=4, test=1)
+    benchmark = Benchmark(web, (Entry("plain", "plain"),), (0,), tiny.config("plain", **{"train.epochs": 1}))
+    run_bench(benchmark, tmp_path / "out", workers=1)
+    more = replace(benchmark, entries=(Entry("plain", "plain"), Entry("sl", "sl")))
+    image = next(iter(sorted((web / place / "ash").iterdir())))
+    before = image.read_bytes()
+    photos.picture(2, 50).save(image)
+    with pytest.raises(SomnetError, match=told):
+        run_bench(more, tmp_path / "out", workers=1, resume=True)
+    image.write_bytes(before)
+    results = run_bench(more, tmp_path / "out", workers=1, resume=True)
+    assert [(result.method, result.error) for result in results] == [("plain", ""), ("sl", "")]
+
+
+def test_the_demo_is_not_written_among_files_of_others(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("mine")
+    with pytest.raises(RunError, match="exists and is not a somnet demo"):
+        run_demo(tmp_path, (0,))
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
     Cli = Callable[..., Outcome]
 
+OWN = (
+    "files/thesis.table",
+    "maps/world/europe.npy",
+    "maps/world/md5.sums",
+    "shards/web-0.tar",
+    "shards/a.parquet",
+)
 CHUNK = 1000 * 200 * 2 + 128 + 1000 * 24  # numbers, numpy's header, keys and checksums
 
 
@@ -32,8 +39,11 @@ def filled() -> Path:
         store.add([row.to_bytes(16, "little") for row in range(1000)], torch.ones(1000, 200))
         for file in store.folder.iterdir():
             os.utime(file, (10_000 - age, 10_000 - age))
-    write_checked(cache_folder() / "files" / "a.table", FILES_SCHEMA.empty_table())
+    write_checked(cache_folder() / "files" / "0123456789abcdef.table", FILES_SCHEMA.empty_table())
     (cache_folder() / "thesis.txt").write_text("mine")
+    for name in OWN:  # where SOMNET_CACHE is a folder that had some like ours
+        (cache_folder() / name).parent.mkdir(parents=True, exist_ok=True)
+        (cache_folder() / name).write_text("mine")
     (cache_folder() / "maps" / "trunk0" / "link").symlink_to(cache_folder() / "thesis.txt")
     return cache_folder()
 
@@ -50,7 +60,7 @@ def test_verify_finds_deletes_and_names_what_is_damaged(filled: Path, cli: "Cli"
     assert cli("cache", "--verify").code == 0
     array = next((filled / "maps" / "trunk1").glob("*.npy"))
     array.write_bytes(array.read_bytes()[:-1] + b"?")
-    (filled / "files" / "a.table").write_bytes(b"?" * 100)
+    (filled / "files" / "0123456789abcdef.table").write_bytes(b"?" * 100)
     done = cli("cache", "--verify")
     assert done.code == 1
     assert "2 damaged entries" in done.out
@@ -69,7 +79,8 @@ def test_prune_begins_with_what_was_not_used_for_longest(filled: Path, cli: "Cli
     assert torch.equal(store[bytes(16)], torch.ones(200, dtype=torch.float16))
     cli("cache", "--prune", 0)
     assert sum(count for count, _ in sizes().values()) == 0
-    assert (filled / "thesis.txt").read_text() == "mine"
+    for name in ("thesis.txt", *OWN):
+        assert (filled / name).read_text() == "mine"
 
 
 def test_a_limit_holds_whenever_a_run_begins(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

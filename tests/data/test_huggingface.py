@@ -84,6 +84,13 @@ def test_it_is_unpacked_once_and_again_when_it_has_changed(tmp_path: Path) -> No
     put_parquet(file, table([1, 0, 1], start=50))
     index = open_source(file)
     assert (shades(index), given(index)) == ([50, 51, 52], ["cat", "dog", "cat"])
+    times = os.stat(file)
+    put_parquet(file, table([0, 1, 0], start=60))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert os.stat(file).st_size == times.st_size  # as after cp -p of another file
+    assert shades(open_source(file)) == [60, 61, 62]
+    put_parquet(file, table([1, 0, 1], start=50))
+    assert shades(open_source(file)) == [50, 51, 52]
     whole = place.read_bytes()
     for length in (0, 300, len(whole) // 2, len(whole) - 8):  # a cache that somebody has damaged
         place.write_bytes(whole[:length])

@@ -19,6 +19,8 @@ from somnet.training.train import train_without_report
 if TYPE_CHECKING:
     from tests.conftest import Tiny
 
+pytestmark = pytest.mark.slow  # it makes 200 files and writes a graph
+
 KINDS = 20
 PHOTOS = 200
 LARGE = (5200, 3100)  # more than 16 million pixels

@@ -198,6 +198,7 @@ def two_writers(ground: Ground, number: int) -> None:
     rng = random.Random(number)
     run, cache = ground.copy(number), ground.place / "cache"
     (run / "summary.json").unlink()
+    shutil.rmtree(run / "report")  # which names the folder that it was written in
     resumed = (*ground.words, "--out", run, "--resume")
     finished = ground.place / "run"
     cleaned, model = run.parent / "cleaned", run.parent / "model"

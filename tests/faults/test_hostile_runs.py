@@ -60,7 +60,7 @@ class Lab:
             (self.run / "summary.json").unlink()
         return self.cli(
             *{
-                "predict": ("predict", self.run, picture, "--out", self.run / "predictions.csv"),
+                "predict": ("predict", self.run, picture, "--out", self.run / "predictions.csv", "--overwrite"),
                 "report": ("report", self.run, "--pictures", 1),
                 "export": ("export", self.run, "--format", "timm"),
                 "resume": ("train", self.data, "--out", self.run, "--resume", *self.words, "--workers", 0),

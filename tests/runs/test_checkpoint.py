@@ -56,6 +56,17 @@ def test_a_damaged_file_is_named(tmp_path: Path, case: int) -> None:
         load_checkpoint(file)
 
 
+@pytest.mark.parametrize("place", [-1, -20, -50])
+def test_one_bit_of_a_tensor_is_noticed(tmp_path: Path, place: int) -> None:
+    file = tmp_path / "x.safetensors"
+    save_checkpoint(file, TENSORS, STATE)
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(RunError, match=r"x\.safetensors is damaged: bring back a copy"):
+        load_checkpoint(file)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"x\.safetensors does not exist"):
         load_checkpoint(tmp_path / "x.safetensors")

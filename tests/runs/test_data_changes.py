@@ -55,3 +55,17 @@ def test_no_new_picture_is_judged_by_an_old_score(photos: "Photos", tiny: "Tiny"
     shutil.move(tmp_path / "1.png", web / "train" / "ash")
     clean(out, tmp_path / "cleaned", overwrite=True)
     assert not (tmp_path / "cleaned" / "train" / "ash" / "new.png").exists()
+
+
+def test_a_resume_tells_that_the_test_images_are_others(
+    photos: "Photos", tiny: "Tiny", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web, out = photos.fill(tmp_path / "web", train=4, test=1), tmp_path / "run"
+    train(web, tiny.config("plain"), out=out, workers=0)
+    told = "the test images have changed since"
+    for change in (False, True):
+        (out / "summary.json").unlink()
+        if change:
+            photos.picture(2, 99).save(next((web / "test" / "ash").iterdir()))
+        train(web, tiny.config("plain"), out=out, workers=0, resume=True)
+        assert (told in caplog.text) is change

@@ -149,6 +149,12 @@ def test_the_format_follows_from_the_name(web: Path, trained: Path, cli: "Cli") 
     assert wrong.code == 2
     assert ".csv or .jsonl" in wrong.err
     Image.open("b.png").load()
+    before = Path("p.jsonl").read_bytes()
+    refused = cli("predict", trained, "b.png", "--out", "p.jsonl")
+    assert (refused.code, Path("p.jsonl").read_bytes()) == (2, before)
+    assert "p.jsonl exists: add --overwrite to replace it, or give another --out" in refused.err
+    assert cli("predict", trained, "b.png", "--out", "p.jsonl", "--overwrite").code == 0
+    assert Path("p.jsonl").read_bytes() == before.splitlines(keepends=True)[0]
 
 
 def test_an_error_half_way_leaves_the_old_table(tmp_path: Path) -> None:

@@ -206,7 +206,8 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _read_unpacked(file: Path, columns: Columns) -> _Part | None:
     """The columns that are read, from an uncompressed Arrow file in the cache, which follows the original."""
     status = os.stat(file)
-    stamp = json.dumps([1, status.st_size, status.st_mtime_ns, columns.all()]).encode()
+    times = status.st_mtime_ns, status.st_ctime_ns  # the latter is the kernel's alone: cp -p and rsync keep the former
+    stamp = json.dumps([2, status.st_size, *times, status.st_ino, columns.all()]).encode()
     key = hashlib.sha256(os.fsencode(os.path.abspath(file))).hexdigest()[:16]
     target = cache_folder() / "unpacked" / f"{key}.arrow"
     batches, schema, count = _packed(file, columns)
