@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.types import Phase
-from somnet.data.bags import Boxes, PixelInputs
 from somnet.data.dataset import DataSet, held_out_split, need_training, uncached
 from somnet.data.decode import read_picture
 from somnet.data.edgeboxes import edge_boxes
 from somnet.data.index import Index
 from somnet.data.maps import MapStore
-from somnet.data.proposals import Scan
 from somnet.data.sources import open_source
+from somnet.data.transforms import Augment
 from somnet.errors import RunError, UnreadableImage
 from somnet.methods.base import Method
 from somnet.nn.backbones import Network, set_precision
@@ -201,10 +199,7 @@ def measure_reading(index: Index, config: Config) -> ReadPace:
     """Time the reading of some images of the data; what is usual where none can be read."""
     rows = np.unique(np.linspace(0, len(index) - 1, SAMPLE).astype(np.int64))
     some, count, proposals = index.take(rows), len(rows), config.proposals
-    blank = np.zeros((count, proposals.max_boxes, 4), np.float32)
-    none, sizes = pa.nulls(count), np.ones((count, 2), np.int32)
-    scan = Scan(none, sizes, blank, np.zeros(count, np.int64), none, none, np.zeros((count, 0), np.float32))
-    inputs = PixelInputs(some, Boxes(scan), config.model.imgsz)
+    boxes, mask = torch.zeros(proposals.max_boxes, 4), torch.zeros(proposals.max_boxes, dtype=torch.bool)
     load, propose = [], []
     for row in range(count):
         try:
@@ -217,7 +212,8 @@ def measure_reading(index: Index, config: Config) -> ReadPace:
                 edge_side=proposals.edge_side,
             )
             proposed = time.monotonic()
-            inputs(row, seed=0)
+            image = read_picture(some.location(row), at_least=config.model.imgsz).image
+            Augment(config.model.imgsz)(image, boxes, mask, 0)
         except UnreadableImage:
             continue
         propose.append(proposed - began)
