@@ -56,7 +56,7 @@ def main() -> None:
         )
         run_bench(benchmark, given.out / data.name, resume=True)
         folders.append(given.out / data.name)
-    compare_benchmarks(folders, given.out / "together", baseline="plain")
+    compare_benchmarks(folders, given.out / "together", baseline="plain", overwrite=True)
     print((given.out / "together" / "table.md").read_text(encoding="utf-8"))
 
 
