@@ -21,10 +21,9 @@ UNCOUNTED = {"decisions", "follow_links", "threads", "tensorboard"}  # part of t
 UNSET = "unset"  # typed for a value that is to be chosen
 Settings = TypeVar("Settings", bound=MethodSettings)
 
-ThreadCount = Annotated[
-    Annotated[int, Field(ge=1, le=1024)] | None, BeforeValidator(lambda value: None if value == UNSET else value)
-]
-Chosen = Annotated[Strength | None, BeforeValidator(lambda value: None if value == UNSET else value)]
+_MAY_BE_UNSET = BeforeValidator(lambda value: None if value == UNSET else value)
+ThreadCount = Annotated[Annotated[int, Field(ge=1, le=1024)] | None, _MAY_BE_UNSET]
+Chosen = Annotated[Strength | None, _MAY_BE_UNSET]
 
 
 class ModelConfig(Section):

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,13 @@ class Part:
         """The labels (n,) that a person has judged, before that; -1: nobody has."""
         return np.asarray(self.index.table["judged_label"].fill_null(-1).to_numpy(), np.int64)
 
+    def identities(self) -> Iterator[bytes]:
+        """Name, label and content key of each image, in one."""
+        table = pa.table([self.index.table["file_name"], self.labels, self.scan.keys], ["name", "label", "key"])
+        for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+            for name, label, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield b"%s\0%d\0%s" % (name, label, key)
+
 
 @dataclass(frozen=True)
 class Unreadable:
@@ -94,11 +101,8 @@ class DataSet:
     def fingerprint(self) -> str:
         """Of the training images' names, labels, content and weights: a resume must find the same."""
         digest = hashlib.sha256(repr(self.classes).encode())
-        columns = [self.train.index.table["file_name"], self.train.labels, self.train.scan.keys]
-        table = pa.table(columns, ["name", "label", "key"])
-        for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
-            for name, label, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                digest.update(b"%s\0%d\0%s" % (name, label, key))
+        for identity in self.train.identities():
+            digest.update(identity)
         if self.train.weights is not None:
             digest.update(self.train.weights.tobytes())
         if self.train.verified.any():
@@ -113,15 +117,9 @@ class DataSet:
     def test_fingerprint(self) -> str:
         """Of the held-out images' names, labels and content: accuracies on other ones do not compare."""
         digest = hashlib.sha256()
-        if self.test is not None:
-            for name, label, key in zip(*_identities(self.test), strict=True):
-                digest.update(b"%s\0%d\0%s" % (name, label, key))
+        for identity in self.test.identities() if self.test is not None else ():
+            digest.update(identity)
         return digest.hexdigest()[:16]
-
-
-def _identities(part: Part) -> tuple[list[bytes], list[int], list[bytes]]:
-    """Names, labels and content keys."""
-    return part.index.column("file_name"), part.labels.tolist(), part.scan.keys.to_pylist()
 
 
 @dataclass(frozen=True)
