@@ -28,6 +28,12 @@ METHODS = ",".join(
         "elr on random boxes=elr:views.mirror=false,views.crops=3,views.proposals=0",
         "elr with as many passes as somnet=elr:train.epochs=39",
         f"somnet without memory=somnet:{EVEN}",
+        "given labels=somnet+:somnet_plus.probable_labels=false",
+        "cross entropy=somnet+:somnet_plus.robust_loss=false",
+        "views alike=somnet+:somnet_plus.choose_views=false",
+        "boxes alike=somnet+:somnet_plus.choose_views=false,views.mirror=false,views.crops=0",
+        "plain on boxes=plain:views.mirror=false,views.crops=0",
+        "plain on chosen views=somnet+:somnet_plus.probable_labels=false,somnet_plus.robust_loss=false",
         *(f"{name} with little decay={name}:train.classifier_decay=1e-4" for name in ("plain", "elr")),
     ]
 )

@@ -18,8 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from somnet.config import Config, load_config
-from somnet.data.bags import BagBatches, each_image_once, load
+from somnet.data.bags import BagBatches, each_image_once
 from somnet.data.dataset import FORWARD_IMAGES, Part, open_dataset, region_inputs
+from somnet.data.loading import load
 from somnet.data.noise import NoiseRecipe, parse_noise, write_noisy
 from somnet.methods.features import region_features
 from somnet.methods.label_evidence import RegionFeatures, join_regions
@@ -31,7 +32,10 @@ HUMAN_LABELS = {"9": "label_aggregate", "17": "label_random1", "40": "label"}  #
 CIFAR_TRAIN = 4_000  # of its 10,000 training images, so that a run takes as long as on the other data
 COLUMNS = ("file_name", "label", "split", "true_label")
 VERDICTS = Path(__file__).parent / "judged_crawls"
-JUDGED = ("objects", "materials", "sports", "roadside", "tools", "meals", "landmarks", "pasta")  # crawls
+JUDGED = (  # crawls
+    *("objects", "materials", "sports", "roadside", "tools", "meals", "landmarks", "pasta"),
+    *("foods", "plants", "things", "fruits"),
+)
 TESTED = ("produce", "instruments")  # crawls with clean photos to test on
 DEBATABLE = "debatable"  # the true label of an image that no figure counts
 

@@ -31,11 +31,12 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
-from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags, load
+from somnet.data.bags import BagBatches, Boxes, PixelInputs, count_bags, draw_bags
 from somnet.data.checked_tables import TABLE, write_checked
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, Unreadable
 from somnet.data.duplicates import HASH_BYTES, group_duplicates
 from somnet.data.index import Index, index_from_columns
+from somnet.data.loading import load
 from somnet.data.location import KEY_BYTES, content_key
 from somnet.data.picture_quality import STORED
 from somnet.data.proposals import (

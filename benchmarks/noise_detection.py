@@ -26,8 +26,9 @@ from sklearn.neighbors import NearestNeighbors
 from benchmarks.field_data import CRAWLS, DEBATABLE, FIELD, all_regions, right_labels, true_labels
 from somnet.benchmark.demo import parse_seeds
 from somnet.config import Config
-from somnet.data.bags import BagBatches, each_image_once, load
+from somnet.data.bags import BagBatches, each_image_once
 from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs
+from somnet.data.loading import load
 from somnet.methods.label_evidence import ask
 from somnet.methods.logistic import best_out_of_fold, deal_folds
 from somnet.nn.backbones import Network

@@ -22,7 +22,7 @@ from somnet.benchmark.demo import parse_seeds
 from somnet.data.dataset import Part
 from somnet.data.decisions import DROPPED, Decision, with_decisions
 from somnet.methods.label_evidence import RegionFeatures
-from somnet.runs.label_scores import LabelScores, judge
+from somnet.runs.label_scores import Beside, LabelScores, judge
 from somnet.runs.metrics import auroc
 from somnet.runs.run import build_method
 from somnet.system.allocator import keep_memory
@@ -117,7 +117,7 @@ def scores_after(part: Part, regions: RegionFeatures, rows: NDArray[np.int64], s
     def show() -> Iterator[tuple[NDArray[np.int64], RegionFeatures]]:
         yield np.arange(len(order)), regions.take(order)
 
-    return judge(show, train, dropped if away.any() else None, seed)
+    return judge(show, train, Beside(dropped if away.any() else None), seed)
 
 
 def figures(

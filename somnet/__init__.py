@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from somnet.config import Config, load_config
     from somnet.errors import SomnetError
     from somnet.exports.network import export
-    from somnet.runs.run import Evaluation, Prediction
+    from somnet.runs.prediction import Prediction
+    from somnet.runs.run import Evaluation
     from somnet.training.finished_run import Run
     from somnet.training.train import train
 
@@ -25,7 +26,7 @@ _PLACES = {
     "CleaningRules": "somnet.cleaning.clean",
     "Config": "somnet.config",
     "Evaluation": "somnet.runs.run",
-    "Prediction": "somnet.runs.run",
+    "Prediction": "somnet.runs.prediction",
     "Run": "somnet.training.finished_run",
     "SomnetError": "somnet.errors",
     "clean": "somnet.cleaning.clean",

@@ -17,7 +17,8 @@ from somnet.methods.registry import METHODS, TRUSTED, is_trusted, section_named,
 from somnet.methods.settings import Count, MethodSettings, Momentum, Rate, Section, Share, Strength
 
 SEEDS = 2**32  # seeds are below it
-UNCOUNTED = {"decisions", "follow_links", "threads", "tensorboard"}  # part of the data, or without effect but rounding
+# Part of the data, or without effect on training but rounding
+UNCOUNTED = {"decisions", "clean_val", "follow_links", "threads", "tensorboard"}
 UNSET = "unset"  # typed for a value that is to be chosen
 Settings = TypeVar("Settings", bound=MethodSettings)
 
@@ -64,6 +65,8 @@ class TrainConfig(Section):
     weight_decay: Strength = 1e-4  # of SGD, but for the classifier
     classifier_decay: Chosen = None  # its own weight decay; unset: chosen by how well labels can be predicted
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # of the CNN's maps; auto: bf16 on a GPU that has it
+    sync_bn: bool = True  # normalise by the images of all ranks, where statistics are trained; else by each rank's own
+    compile: bool = False  # have torch compile the trained part of the network: minutes at first, then faster on a GPU
     save_minutes: Rate = 10.0  # longest time between two checkpoints
 
 
@@ -78,6 +81,7 @@ class Config(Section):
     method: str = "somnet+"  # a name of docs/methods.md, or package.module:Class of your own
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0  # all randomness follows from it
     decisions: tuple[str, ...] = ()  # files with what people decided about training images, the latest last
+    clean_val: bool = False  # the labels of the split val are right: they tell how likely those of train are
     tensorboard: bool = False  # write the figures of each epoch for TensorBoard, too
     follow_links: bool = False  # read what links in the data lead to outside of it
     threads: ThreadCount = None  # of the CPU; unset: those that a run is started with, also when it is resumed

@@ -209,11 +209,10 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> dict[str, A
         raise ConfigError(f"the baseline '{benchmark.baseline}' does not take part: add it to --methods")
     if benchmark.data is not None:
         refuse_inside(out, open_source(benchmark.data, follow_links=benchmark.config.follow_links).root)
-    try:
-        before = known_json(out / BENCH) if out.is_dir() else {}
-    except RunError:  # somebody else's file
-        before = {}
-    refuse_taken(out, "a somnet benchmark", ours=bool(before), meant=resume, how="--resume to continue")
+    refuse_taken(
+        out, "a somnet benchmark", ours=lambda: bool(_started_with(out)), meant=resume, how="--resume to continue"
+    )
+    before = _started_with(out)
     fixed, controls = benchmark.fixed_settings(), before.get(CONTROLS, {})
     told = [name for name in {**before, **fixed} if name != CONTROLS] if before else []
     changed = [name for name in told if _value(before, name) != _value(fixed, name)]
@@ -223,6 +222,14 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> dict[str, A
             f"{out} was started with another {', '.join(changed)}: use what {out / BENCH} says, or give another --out"
         )
     return before
+
+
+def _started_with(out: Path) -> dict[str, Any]:
+    """The settings of a folder's benchmark; none where there is no benchmark."""
+    try:
+        return known_json(out / BENCH) if out.is_dir() else {}
+    except RunError:  # somebody else's file
+        return {}
 
 
 def _value(settings: Mapping[str, Any], name: str) -> Any:

@@ -43,8 +43,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def run_demo(out: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Draw the data, train, print the table, write summary.json and the pictures; finished runs are kept."""
-    ours = any((out / "data").glob("seed*"))
-    refuse_taken(out, "a somnet demo", ours=ours, meant=True, how="--resume")
+    refuse_taken(out, "a somnet demo", ours=lambda: any((out / "data").glob("seed*")), meant=True, how="--resume")
     with one_writer(out / LOCK, out):
         return _run_demo(out, seeds)
 

@@ -131,7 +131,7 @@ def rate_trials(benchmark: Benchmark, search: RateSearch, out: Path) -> list[Tri
     return [
         Trial(
             entry.name,
-            benchmark.configure(entry, search.seed).with_settings({RATE: rate}),
+            benchmark.configure(entry, search.seed).with_settings({RATE: rate, "clean_val": False}),
             out / "rates" / f"{entry.name}-lr{rate:g}",
             f"rate {rate:g}",
         )

@@ -23,6 +23,7 @@ from somnet.errors import ConfigError, RunError, did_you_mean
 from somnet.exports.huggingface import write_huggingface
 from somnet.exports.label_formats import ANNOTATIONS, Box, Labelled, write_cleanlab
 from somnet.runs.data_changes import find_changes
+from somnet.runs.limits import read_run_table
 from somnet.runs.notebook import html_table
 from somnet.runs.run_folder import RunFolder
 from somnet.system.files import csv_cell, display_name
@@ -137,6 +138,7 @@ def clean(
     with stopping_signals(AGAIN), replaced_folder(out, "cleaned data set", overwrite=overwrite) as building:
         _check_images(run, index)
         _write(building, _Job(run, index, scores, verdicts), formats)
+        run.refuse_rewritten()
     return result
 
 
@@ -296,7 +298,7 @@ def _is_other(index: Index, row: int) -> bool:
 def _sizes(run: RunFolder, scores: pa.Table) -> list[tuple[int, int]]:
     """Width and height of each image: its region 0 is the image itself; (0, 0) where it is unreadable."""
     try:
-        regions = pq.read_table(run.path / REGIONS, columns=["region", "box"])
+        regions = read_run_table(run.path / REGIONS, ["region", "box"])
     except (OSError, pa.ArrowException):
         raise RunError(f"{run.path} has no regions.parquet: continue with somnet train --resume") from None
     whole = regions.filter(pc.equal(regions["region"], 0))["box"].to_pylist()  # in the order of the scores

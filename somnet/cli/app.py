@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from somnet.methods.registry import METHODS
+
 VERBS = (  # in the order of a session: what comes first is what is needed first
     *("train", "report", "review", "clean", "predict", "eval", "export"),
     *("plan", "embed", "propose", "bench", "compare", "demo", "doctor", "cache", "settings"),
@@ -38,6 +40,18 @@ DataArgument = Annotated[
     ),
 ]
 RunArgument = Annotated[Path, typer.Argument(help="The --out folder of somnet train.")]
+MethodOption = Annotated[str | None, typer.Option(help=f"{', '.join(METHODS)}; or package.module:Class.")]
+ModelOption = Annotated[str | None, typer.Option(help="Any timm model name.")]
+WeightsOption = Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")]
+EmbeddingsOption = Annotated[
+    Path | None, typer.Option(help="Vectors of the images by any model, .parquet or .npy; no network is used then.")
+]
+ImgszOption = Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")]
+FreezeOption = Annotated[
+    str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
+]
+EpochsOption = Annotated[int | None, typer.Option(help="How often each image is used.")]
+BatchSizeOption = Annotated[int | None, typer.Option(help="Images per step.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes the GPU if there is one.")]
 WorkersOption = Annotated[
     int | None, typer.Option(min=0, help="Data-loading processes; by default what the network leaves free.")

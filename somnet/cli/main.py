@@ -1,5 +1,6 @@
 """The command line: `main()`, and the verbs about this machine and the settings."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -102,7 +103,8 @@ def main() -> None:
         app()
     except TrainingStopped as stopped:
         if rank == "0":  # the others were told as well
-            print(stopped, file=sys.stderr)  # the console may have been interrupted in a line, and print nothing
+            with contextlib.suppress(OSError):  # a terminal that was closed
+                print(stopped, file=sys.stderr)  # the console may have been interrupted in a line, and print nothing
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)
@@ -113,6 +115,7 @@ def main() -> None:
 
 
 def _leave(code: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     sys.exit(code)

@@ -116,12 +116,13 @@ def predict(
 ) -> None:
     """Classify images into a table: a row each, bad files with a reason."""
     from somnet.report.heatmaps import with_heatmaps
-    from somnet.runs.predictions import check_table, image_files, write_predictions
-    from somnet.runs.run import Run
+    from somnet.runs.predictions import check_table, image_files, predict_files, write_predictions
+    from somnet.runs.run_folder import RunFolder
 
-    model, files = Run(run), image_files(images, follow_links=bool(follow_links))
+    model, files = RunFolder(run), image_files(images, follow_links=bool(follow_links))
     check_table(out, overwrite=overwrite)
-    predictions = model.predict(files, device=device, top=top_k, batch_size=batch_size, evidence=heatmaps is not None)
+    evidence = heatmaps is not None
+    predictions = predict_files(model, files, device=device, top=top_k, batch_size=batch_size, evidence=evidence)
     predictions = with_heatmaps(predictions, heatmaps) if heatmaps else predictions
     count, bad = write_predictions(predictions, out, top=min(top_k, len(model.classes)))
     console.print(f"{out}: {count} rows, {bad} of them unreadable", markup=False, soft_wrap=True)

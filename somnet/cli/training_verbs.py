@@ -1,23 +1,38 @@
 """The verbs that make runs; no logic of their own."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from somnet.cli.app import (
+    BatchSizeOption,
     ConfigOption,
     DataArgument,
     DeviceOption,
+    EmbeddingsOption,
+    EpochsOption,
+    FreezeOption,
+    ImgszOption,
     LinksOption,
+    MethodOption,
+    ModelOption,
     SeedsOption,
     SetOption,
+    WeightsOption,
     WorkersOption,
     app,
     console,
 )
-from somnet.methods.registry import METHODS
 from somnet.system.files import screen_text
+
+
+def _chosen(method: str | None, embeddings: Path | None) -> dict[str, Any]:
+    """Settings of a training by its flags; vectors without a method are classified by the simplest one."""
+    return {
+        "method": "linear-probe" if method is None and embeddings is not None else method,
+        "model.embeddings": None if embeddings is None else str(embeddings),
+    }
 
 
 @app.command()
@@ -60,6 +75,13 @@ def plan(
     data: Annotated[
         Path | None, typer.Argument(help="The data, if they are here; else give --images and --classes.")
     ] = None,
+    method: MethodOption = None,
+    model: ModelOption = None,
+    embeddings: EmbeddingsOption = None,
+    imgsz: ImgszOption = None,
+    freeze: FreezeOption = None,
+    epochs: EpochsOption = None,
+    batch_size: BatchSizeOption = None,
     config: ConfigOption = None,
     images: Annotated[int | None, typer.Option(min=1, help="Training images, where there are no data yet.")] = None,
     test_images: Annotated[int, typer.Option(min=0, help="Test images, likewise.")] = 0,
@@ -78,7 +100,16 @@ def plan(
     from somnet.config import load_config
     from somnet.runs.estimate import plan_training
 
-    settings = load_config(config, set_ or (), {"follow_links": follow_links})
+    flags = {
+        **_chosen(method, embeddings),
+        "model.name": model,
+        "model.imgsz": imgsz,
+        "model.freeze": freeze,
+        "train.epochs": epochs,
+        "train.batch_size": batch_size,
+        "follow_links": follow_links,
+    }
+    settings = load_config(config, set_ or (), flags)
     sizes = None if images is None or classes is None else (images, test_images, classes)
     for line in plan_training(settings, data, sizes, speedup=speedup, cores=cores, device=device):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -88,23 +119,26 @@ def plan(
 def train(
     data: DataArgument,
     out: Annotated[Path | None, typer.Option(help="Folder for the run; by default runs/1, runs/2, ...")] = None,
-    method: Annotated[str | None, typer.Option(help=f"{', '.join(METHODS)}; or package.module:Class.")] = None,
-    model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")] = None,
-    embeddings: Annotated[
-        Path | None, typer.Option(help="Vectors of the images by any model, .parquet or .npy; no network is used then.")
-    ] = None,
-    imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
-    freeze: Annotated[
-        str | None, typer.Option(help="trunk: last stage and classifier on cached maps; none: everything.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="How often each image is used.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images per step.")] = None,
+    method: MethodOption = None,
+    model: ModelOption = None,
+    weights: WeightsOption = None,
+    embeddings: EmbeddingsOption = None,
+    imgsz: ImgszOption = None,
+    freeze: FreezeOption = None,
+    epochs: EpochsOption = None,
+    batch_size: BatchSizeOption = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32; on CUDA also bf16 or fp16.")] = None,
+    compile_: Annotated[
+        bool, typer.Option("--compile", help="Have torch compile the network first; for long trainings on a GPU.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="All randomness follows from it.")] = None,
     decisions: Annotated[
         list[Path] | None, typer.Option(help="decisions.csv of a report, taken as truth; again for a later round.")
     ] = None,
+    clean_val: Annotated[
+        bool,
+        typer.Option("--clean-val", help="The labels under val/ are right: calibrate label_score by them."),
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write losses and accuracy for TensorBoard, to RUN/tensorboard.")
     ] = False,
@@ -124,16 +158,17 @@ def train(
     if resume and out is None:
         raise RunError("--resume needs the folder of the run: add --out")
     flags = {
-        "method": "linear-probe" if method is None and embeddings is not None else method,
+        **_chosen(method, embeddings),
         "model.name": model,
         "model.weights": None if weights is None else str(weights),
-        "model.embeddings": None if embeddings is None else str(embeddings),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,
         "train.batch_size": batch_size,
         "train.precision": precision,
+        "train.compile": compile_ or None,
         "seed": seed,
+        "clean_val": clean_val or None,
         "tensorboard": tensorboard or None,
         "decisions": tuple(str(file) for file in decisions) if decisions else None,
         "follow_links": follow_links,
@@ -146,9 +181,9 @@ def train(
 def embed(
     data: DataArgument,
     out: Annotated[Path, typer.Option(help="Parquet file to write.")],
-    model: Annotated[str | None, typer.Option(help="Any timm model name.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Its weights from a .safetensors file.")] = None,
-    imgsz: Annotated[int | None, typer.Option(help="Side of the network's input, in pixels.")] = None,
+    model: ModelOption = None,
+    weights: WeightsOption = None,
+    imgsz: ImgszOption = None,
     follow_links: LinksOption = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,

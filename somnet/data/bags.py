@@ -1,8 +1,5 @@
 """Which images form which bag, and the bags themselves."""
 
-import contextlib
-import gc
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -12,7 +9,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from somnet.core.types import BagBatch
 from somnet.data.decode import Picture, read_sizes
@@ -23,10 +20,8 @@ from somnet.data.transforms import Augment, enough_for, to_square
 from somnet.data.views import View
 from somnet.errors import DataError, UnreadableImage
 from somnet.system.files import display_name
-from somnet.system.parallel import in_threads, share_of
-from somnet.system.transfer import on_gpu
+from somnet.system.parallel import share_of
 
-AHEAD = 2  # batches that are put together while a GPU works
 IMAGE = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)  # the box that is the image itself
 
 
@@ -233,8 +228,12 @@ class VectorInputs:
         return torch.from_numpy(self.vectors[row])[:, None, None], *self.boxes(row)
 
 
+class SeveralViews:
+    """Inputs that show several views of an image: (V, ...) for each."""
+
+
 @dataclass(frozen=True)
-class DrawnInputs:
+class DrawnInputs(SeveralViews):
     """Different inputs for the same images: whenever an image is used, `views` of them are drawn by the seed.
 
     Drawn ones differ as long as there are enough; boxes and mask are those of the first.
@@ -242,17 +241,25 @@ class DrawnInputs:
 
     choices: Sequence[Inputs]
     views: int = 1
+    shares: NDArray[np.float32] | None = None  # (n, V) how often each is drawn of an image, above 0; None: all alike
 
     def __call__(self, row: int, seed: int | None) -> tuple[Tensor, Tensor, Tensor]:
         rng = np.random.default_rng(seed)
-        order = np.resize(rng.permutation(len(self.choices)), self.views)  # again from the start where there are few
+        order = np.resize(self._drawn(row, rng), self.views)  # again from the start where there are few
         seeds = [None] * self.views if seed is None else [seed + number for number in range(self.views)]
         drawn = [self.choices[number](row, each) for number, each in zip(order.tolist(), seeds, strict=True)]
         return torch.stack([pixels for pixels, _, _ in drawn]), *drawn[0][1:]
 
+    def _drawn(self, row: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """All choices in the order in which they are drawn."""
+        if self.shares is None:
+            return rng.permutation(len(self.choices))
+        share = self.shares[row].astype(np.float64)
+        return rng.choice(len(share), len(share), replace=False, p=share / share.sum())
+
 
 @dataclass(frozen=True)
-class RegionInputs:
+class RegionInputs(SeveralViews):
     """An image and its first proposals, each at full size: inputs (P, ...) for its first P boxes."""
 
     choices: Sequence[Inputs]  # the image, then its proposals
@@ -294,86 +301,52 @@ class BagBatches(Dataset[BagBatch]):
         return min(self.batch_bags, len(self.bags.label) - batch * self.batch_bags)
 
     def __getitem__(self, batch: int) -> BagBatch:
+        return put_together(self.order(batch), self.inputs, self.boxes)
+
+    def order(self, batch: int) -> "BatchOrder":
+        """All that tells this rank's share of a batch from others."""
         share = self.share(batch) or range(1)
         mine = slice(batch * self.batch_bags + share.start, batch * self.batch_bags + share.stop)
-        rows, present = self.bags.rows[mine], self.bags.present[mine]
-        label = torch.from_numpy(self.bags.label[mine])
-        if self.boxes is not None:  # the method has its features already and asks for no images
-            boxes, mask = zip(*(self.boxes(int(row)) for row in rows.flat), strict=True)
-            images = torch.zeros(0)
-        else:
-            places = enumerate(rows.flat, start=share.start * rows.shape[1])
-            fetched = (self.inputs(int(row), self._seed(batch, place)) for place, row in places)
-            pixels, boxes, mask = zip(*fetched, strict=True)
-            images = torch.stack(pixels).flatten(0, -4)  # one row per image, or per view of an image
-        return BagBatch(
-            rows=torch.from_numpy(rows),
-            label=label,
-            boxes=torch.stack(boxes).view(*rows.shape, -1, 4),
-            mask=torch.stack(mask).view(*rows.shape, -1) & torch.from_numpy(present)[..., None],
-            images=images,
-            weight=None if self.bags.weight is None else torch.from_numpy(self.bags.weight[mine]),
-            whole=self._size(batch),
-        )
-
-    def _seed(self, batch: int, position: int) -> int | None:
-        if self.seed is None:
-            return None
-        return int(np.random.SeedSequence((self.seed, batch, position)).generate_state(1, np.uint64)[0]) >> 1
+        bags = self.bags
+        weight = None if bags.weight is None else bags.weight[mine]
+        own = BagList(bags.rows[mine], bags.label[mine], bags.present[mine], weight)
+        first = None if self.seed is None else (self.seed, batch, share.start * bags.rows.shape[1])
+        return BatchOrder(own, self._size(batch), first)
 
 
-def load(batches: BagBatches, workers: int, skip: int = 0, device: str = "cpu") -> Iterator[BagBatch]:
-    """The batches in order, from `skip` on, on a device, fetched by worker processes where there are any.
+@dataclass(frozen=True)
+class BatchOrder:
+    """Bags that are to be put together: small enough to be sent to another process."""
 
-    A GPU gets a batch while it works on the one before: pinned, so that nobody waits for the copy.
-    """
-    fetched = _fetched(batches, workers, range(skip, len(batches)), pin=on_gpu(device))
-    if not on_gpu(device):
-        yield from (batch.to(device) for batch in fetched)
-        return
-    ahead: BagBatch | None = None
-    for batch in fetched:
-        sent = batch.to(device)
-        if ahead is not None:
-            yield ahead
-        ahead = sent
-    if ahead is not None:
-        yield ahead
+    bags: BagList
+    whole: int  # how many the ranks have together, which share a batch
+    first: tuple[int, int, int] | None  # seed, batch, and place of the first image in it; None: not augmented
 
 
-def _fetched(batches: BagBatches, workers: int, order: range, *, pin: bool) -> Iterator[BagBatch]:
-    if workers == 0 or len(order) == 0:
-        if pin:  # beside the GPU's work
-            yield from in_threads(lambda number: batches[number].pin_memory(), order, ahead=AHEAD)
-        else:
-            yield from (batches[number] for number in order)
-        return
-    loader = DataLoader(
-        batches, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=_start_worker, pin_memory=pin
+def put_together(order: BatchOrder, inputs: Inputs, boxes_alone: Boxes | None) -> BagBatch:
+    """The bags of an order; with their boxes alone where a method has its features already and asks for no images."""
+    bags = order.bags
+    if boxes_alone is not None:
+        boxes, mask = zip(*(boxes_alone(int(row)) for row in bags.rows.flat), strict=True)
+        images = torch.zeros(0)
+    else:
+        fetched = (inputs(int(row), _seed(order.first, place)) for place, row in enumerate(bags.rows.flat))
+        pixels, boxes, mask = zip(*fetched, strict=True)
+        join = torch.cat if isinstance(inputs, SeveralViews) else torch.stack
+        images = join(pixels)  # one row per image, or per view of an image
+    return BagBatch(
+        rows=torch.from_numpy(bags.rows),
+        label=torch.from_numpy(bags.label),
+        boxes=torch.stack(boxes).view(*bags.rows.shape, -1, 4),
+        mask=torch.stack(mask).view(*bags.rows.shape, -1) & torch.from_numpy(bags.present)[..., None],
+        images=images,
+        weight=None if bags.weight is None else torch.from_numpy(bags.weight),
+        whole=order.whole,
     )
-    try:
-        with named_worker_death():
-            yield from loader
-    except DataError as error:  # comes with the worker's traceback in its message
-        raise DataError(str(error).strip().rsplit("DataError: ", 1)[-1]) from None
 
 
-@contextlib.contextmanager
-def named_worker_death() -> Iterator[None]:
-    """torch tells of a dead worker process at any moment, wherever its parent happens to be."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
-            raise
-        what = str(error).splitlines()[0].rstrip(". ")
-        raise DataError(
-            f"a data worker died ({what}): continue with --resume, and with --workers 0 if memory is short"
-        ) from None
-
-
-def _start_worker(_: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
-    gc.freeze()  # a collection would write to all that the parent has made, and so copy it
+def _seed(first: tuple[int, int, int] | None, place: int) -> int | None:
+    if first is None:
+        return None
+    seed, batch, start = first
+    return int(np.random.SeedSequence((seed, batch, start + place)).generate_state(1, np.uint64)[0]) >> 1

@@ -15,6 +15,7 @@ from somnet.system.files import cache_folder, clear_leftovers
 KINDS = {
     "maps": "feature maps of frozen trunks",
     "trunks": "frozen trunks for onnxruntime",
+    "networks": "trained networks for onnxruntime",
     "proposals": "boxes, hashes and quality of images",
     "files": "which content each file has",
     "shards": "lists of the images in archives",
@@ -23,6 +24,7 @@ KINDS = {
 _NAMES = {  # of their files, below the folder of their kind: SOMNET_CACHE may be a folder that has others, too
     "maps": r"[^/]+/[0-9a-f]{16}\.(sums|npy)",
     "trunks": r"[0-9a-f]{16}-[^/]+\.onnx",
+    "networks": r"[0-9a-f]{16}-[^/]+\.npz",
     "proposals": r"[0-9a-f]{16}/[0-9a-f]{16}\.table",
     "files": r"[0-9a-f]{16}(-rank[0-9]+)?\.table",
     "shards": r"[0-9a-f]{16}\.parquet",
@@ -75,7 +77,7 @@ def sizes() -> dict[str, tuple[int, int]]:
 def verify() -> list[Path]:
     """Check what has checksums; the files that were damaged and are deleted.
 
-    A trunk is tried beside torch whenever it is opened, and pages of other tables are checked as they are read.
+    Trunks and networks are tried whenever they are opened, and pages of other tables are checked as they are read.
     """
     bad = []
     for folder in sorted((cache_folder() / "maps").glob("*")):

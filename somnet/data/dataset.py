@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from somnet.config import Config, ProposalConfig
 from somnet.data.bags import Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs, VectorInputs
 from somnet.data.decisions import DROPPED, read_rounds, with_decisions
-from somnet.data.duplicates import group_duplicates, nearest_copies
+from somnet.data.duplicates import group_duplicates, later_members, nearest_copies
 from somnet.data.embeddings import read_embeddings
 from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.map_filling import Cutter, fill_maps
@@ -33,7 +33,8 @@ from somnet.system.files import atomic_path, csv_cell, display_name, some
 log = logging.getLogger("somnet")
 
 FORWARD_IMAGES = 32  # images at once where nothing is learnt
-SPLITS = ("train", "val", "test")
+VAL = "val"
+SPLITS = ("train", VAL, "test")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class DataSet:
     test: Part | None
     unreadable: tuple[Unreadable, ...]
     dropped: Part | None = None  # training images that a person has dropped: the label is wrong, or the picture useless
+    right: Part | None = None  # validation images whose labels are right; they may be the held-out ones
 
     def fingerprint(self) -> str:
         """Of the training images' names, labels, content and weights: a resume must find the same."""
@@ -191,13 +193,20 @@ def write_duplicates(file: Path, data: DataSet) -> None:
 
 def held_out_split(index: Index) -> str | None:
     """The split to test on: `test`, else `val`."""
-    return next((name for name in ("test", "val") if name in index.splits()), None)
+    return next((name for name in ("test", VAL) if name in index.splits()), None)
 
 
 def need_training(index: Index, data: Path) -> None:
     """Refuse data without training images."""
     if "train" not in index.splits():
         raise DataError(f"{data} has no training images: put them under train/, or set split=train in the manifest")
+
+
+def warn_of_splits(index: Index) -> None:
+    """Name splits that are not used."""
+    if unknown := sorted(index.splits().difference(SPLITS, (DROPPED,))):
+        count = len(index.of_split(*unknown))
+        log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(unknown))
 
 
 def warn_of_folders(index: Index) -> None:
@@ -230,17 +239,19 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
         return Part(own, scanned.take(rows), groups, None if given is None else given.of(own))
 
     need_training(index, data)
-    held_out = held_out_split(index)
-    if unknown := sorted(index.splits().difference(SPLITS, (DROPPED,))):
-        count = len(index.of_split(*unknown))
-        log.warning("left out: %d images whose split is not one of %s: %s", count, ", ".join(SPLITS), some(unknown))
-    used = index.of_split(*(name for name in ("train", held_out, DROPPED) if name))
+    warn_of_splits(index)
+    held_out, right = held_out_split(index), VAL if config.clean_val else None
+    if right and right not in index.splits():
+        raise DataError(f"{data} has no validation images: put rightly labelled ones under val/, or drop clean_val")
+    used = index.of_split(*{name for name in ("train", held_out, right, DROPPED) if name})
     scanned = scan_together(used, config.proposals, compute)
     readable, labels = scanned.readable(), used.labels()
     split = used.table["split"].take(pa.array(readable))
-    train_rows = readable[pc.equal(split, "train").to_numpy()]
-    test_rows = readable[pc.equal(split, held_out).to_numpy()] if held_out else readable[:0]
-    dropped_rows = readable[pc.equal(split, DROPPED).to_numpy()]
+
+    def of_split(name: str | None) -> NDArray[np.int64]:
+        return readable[pc.equal(split, name).to_numpy()] if name else readable[:0]
+
+    train_rows, test_rows, right_rows, dropped_rows = map(of_split, ("train", held_out, right, DROPPED))
     unreadable = unreadable_files(used, scanned)
     present = np.unique(labels[train_rows])
     if len(present) < 2:
@@ -253,8 +264,17 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     groups = group_duplicates(*(column.take(pa.array(rows)) for column in (scanned.keys, scanned.hashes)))
     train_groups, test_groups = np.split(groups, [len(train_rows)])
     test = part(test_rows, test_groups) if len(test_rows) else None
-    dropped = part(dropped_rows, np.full(len(dropped_rows), -1)) if len(dropped_rows) else None
-    return DataSet(data, used.classes, part(train_rows, train_groups), test, unreadable, dropped)
+    right_rows = right_rows[np.isin(labels[right_rows], present)]  # of another class nothing is known
+    right_rows = right_rows[~copies_of(right_rows, train_rows, scanned)]  # which would vouch for themselves
+    dropped, clean = (part(rows, np.full(len(rows), -1)) if len(rows) else None for rows in (dropped_rows, right_rows))
+    return DataSet(data, used.classes, part(train_rows, train_groups), test, unreadable, dropped, clean)
+
+
+def copies_of(some: NDArray[np.int64], others: NDArray[np.int64], scanned: Scan) -> NDArray[np.bool_]:
+    """Whether each of some images (m,) shows the same as one of the others, all by their rows in a scan."""
+    rows = pa.array(np.concatenate([others, some]))
+    theirs, own = np.split(group_duplicates(scanned.keys.take(rows), scanned.hashes.take(rows)), [len(others)])
+    return (own >= 0) & np.isin(own, theirs)
 
 
 def unreadable_files(index: Index, scanned: Scan) -> tuple[Unreadable, ...]:
@@ -294,16 +314,16 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
     ]:
         lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
-    if grouped := duplicates(data):
-        groups = len({row.group for row in grouped})
-        lines.append(f"duplicates: {len(grouped)} images in {groups} group{'s' if groups > 1 else ''}")
+    if duplicates(data):
+        lines.append(f"duplicates: {later_members(data.train.groups).sum():,} among the training images")
         copied = copies_held_out(data).file_names
         names = data.train.index.table["file_name"].filter(copied.is_valid()).to_pylist()
         pairs = zip(map(display_name, names), copied.drop_null().to_pylist(), strict=True)
         if leaks := [f"{train} = {test}" for train, test in pairs]:
             lines.append(f"warning: {len(leaks)} leaks, images that are both trained and tested on: {some(leaks)}")
     if data.unreadable:
-        lines.append(f"warning: {len(data.unreadable)} unreadable files are left out{first_reasons(data.unreadable)}")
+        files = "1 unreadable file is" if len(data.unreadable) == 1 else f"{len(data.unreadable)} unreadable files are"
+        lines.append(f"warning: {files} left out{first_reasons(data.unreadable)}")
     return lines
 
 

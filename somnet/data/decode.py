@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError, features
 
 from somnet.data.location import MAX_BYTES, Location
@@ -99,6 +100,12 @@ def read_sizes(source: Location, sizes: Sequence[int], key: bytes) -> list[Pictu
                 stream = streams.push(source.open_known(key))
             pictures.append(_read(stream, at_least, decoded))
     return pictures
+
+
+def squared(image: Image.Image, side: int) -> NDArray[np.uint8]:
+    """The whole image as pixels (3, side, side), whatever its shape."""
+    pixels = np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ class Location:
             raise UnreadableImage("a folder, not a regular file")
         if not stat.S_ISREG(mode):
             raise UnreadableImage("not a regular file")
-        file = open(self.path, "rb")  # noqa: SIM115
+        file = open(self.path, "rb", opener=_without_waiting)  # noqa: SIM115
         if self.size is None:
             return file
         with file:
@@ -58,6 +58,11 @@ class Location:
             raise UnreadableImage("its content has changed since the files were listed")
         stream.seek(0)
         return stream
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A descriptor at once, though a pipe may have taken the file's place since it was looked at."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def content_key(stream: io.BufferedReader | io.BytesIO) -> bytes:

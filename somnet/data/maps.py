@@ -6,6 +6,7 @@ is looked for and when it is read: a chunk with a damaged one is deleted, and it
 """
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from somnet.errors import DataError
-from somnet.system.files import atomic_path, cache_folder
+from somnet.system.files import allow_many_files, atomic_path, cache_folder
 
 log = logging.getLogger("somnet")
 
@@ -36,6 +37,7 @@ class MapStore:
         self._checked: set[bytes] = set()
         self._used: set[int] = set()
         self.dropped: list[Path] = []  # chunks that were damaged
+        allow_many_files()  # an open chunk is one
         for keys_file in sorted(self.folder.glob(f"{'[0-9a-f]' * 16}{KEYS}")):
             self._open(keys_file)
 
@@ -48,6 +50,8 @@ class MapStore:
         return place is not None
 
     def __getitem__(self, key: bytes) -> Tensor:
+        if key not in self._where:
+            raise DataError(f"the cache {self.folder} has lost a map that it was given: continue with --resume")
         chunk, row = self._where[key]
         found = self._chunks[chunk][1][row].copy()
         if _checksum(key, found) != self._checksum_of(chunk, row):
@@ -79,8 +83,16 @@ class MapStore:
         try:
             raw = keys_file.read_bytes()
             maps = np.load(keys_file.with_suffix(ARRAY), mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError):
+        except (FileNotFoundError, ValueError, EOFError):
             maps = None
+        except OSError as error:  # which says nothing about what is in it
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise DataError(
+                    f"cannot open another file of the cache {self.folder}: {error.strerror}: raise the limit, as with "
+                    "ulimit -n 65536"
+                ) from None
+            log.warning("the cache file %s cannot be read (%s): its maps are computed again", keys_file, error.strerror)
+            return
         if maps is None or len(raw) % step or maps.dtype != np.float16 or len(maps) != len(raw) // step:
             self._delete(keys_file)
             return

@@ -7,14 +7,15 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
+from somnet.data.decode import squared
+
 ASPECTS = (3 / 4, 4 / 3)  # of a crop, width to height
 SMALLEST_REST = 0.25  # a box that a crop leaves less of is dropped: what remains is no longer the object
 
 
 def to_square(image: Image.Image, side: int) -> Tensor:
     """The whole image as uint8 (3, side, side). Shares of width and height stay what they are, so boxes do too."""
-    pixels = np.asarray(image.resize((side, side), Image.Resampling.BILINEAR))
-    return torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(squared(image, side))
 
 
 def crop_shares(image: Image.Image, view: NDArray[np.float32]) -> Image.Image:

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from timm.models._hub import save_config_for_hf
-from torch import Tensor, nn
 
 from somnet.errors import ExportError, did_you_mean
 from somnet.exports.model_card import model_card
 from somnet.exports.preprocessing import preprocessing
-from somnet.nn.backbones import Network, as_timm_model, licence_of
-from somnet.runs.run import Run
+from somnet.nn.backbones import as_timm_model, licence_of
+from somnet.runs.run import FromPixels, Run
 from somnet.system.files import flush_to_disk
 from somnet.system.folders import EXPORT
 from somnet.system.replacing import replaced_folder
@@ -50,6 +50,7 @@ def export(
         for file in folder.iterdir():
             file.chmod(0o644)  # some writers leave theirs to the owner alone
             flush_to_disk(file)
+        run.refuse_rewritten()
     return out
 
 
@@ -57,7 +58,10 @@ def _write_timm(run: Run, folder: Path) -> None:
     network, side = run.model.cpu(), run.config.model.imgsz
     model, arguments = as_timm_model(network, run.config.model)
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    safetensors.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    try:
+        safetensors.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:  # of a full disk
+        raise OSError(str(error)) from error
     about_the_original = ("test_input_size", "test_crop_pct", "origin_url", "paper_ids", "paper_name", "notes", "tag")
     known = {name: value for name, value in model.pretrained_cfg.items() if name not in about_the_original}
     model.pretrained_cfg = {
@@ -75,17 +79,6 @@ def _write_timm(run: Run, folder: Path) -> None:
     save_config_for_hf(model, folder / CONFIG, more, arguments)  # type: ignore[arg-type]  # timm means a Path
 
 
-class _FromPixels(nn.Module):
-    """uint8 pixels to logits. The normalisation is inside, where nobody can get it wrong."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        return self.network(self.network.prepare(pixels))  # type: ignore[no-any-return]
-
-
 def _write_onnx(run: Run, folder: Path) -> None:
     try:
         import onnx
@@ -93,7 +86,7 @@ def _write_onnx(run: Run, folder: Path) -> None:
         import onnxscript  # noqa: F401  torch's exporter needs it
     except ImportError as error:
         raise ExportError(f"--format onnx needs the package {error.name}: {EXTRA}") from None
-    model, side = _FromPixels(run.model.cpu()).eval(), run.config.model.imgsz
+    model, side = FromPixels(run.model.cpu()).eval(), run.config.model.imgsz
     pixels = torch.randint(0, 256, (3, 3, side, side), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     try:
         program = torch.onnx.export(

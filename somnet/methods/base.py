@@ -77,6 +77,7 @@ class Method(WithTables, ABC):
 
     full_size = False  # whether passes and inspections show an image's first regions too, each at full size
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
+    counts_bags = True  # whether means are over bags, whose number all ranks know; False: count() tells it
     uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
     weighted: frozenset[str] = frozenset()  # losses in which an image counts by its weight; none: weights are refused
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
@@ -117,6 +118,13 @@ class Method(WithTables, ABC):
 
     def rows(self, phase: Phase) -> NDArray[np.int64] | None:
         """The training images that a prepared phase draws from, by number; None: all of them."""
+        return None
+
+    def view_shares(self, phase: Phase) -> NDArray[np.float32] | None:
+        """How often each view (n, V) of an image is drawn in a prepared phase, above 0; None: all alike.
+
+        V as in the config: the image, its proposals, the mirror image, random crops.
+        """
         return None
 
     def leave(self, phase: Phase, bag_pass: BagPass) -> None:

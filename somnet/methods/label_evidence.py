@@ -91,10 +91,32 @@ class Witnesses:
 
     def _hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
         own = place >= 0
-        belief = _belief(self.models, regions, np.where(own, self.fold[place], -1))  # (2, b, C)
+        belief = _belief(self._log_beliefs(regions, place), regions.real)  # (2, b, C)
         unit = regions.directions()  # (b, F)
         cosines = _cosines_of_others(unit, self.prototypes, np.where(own[:, None], self.share[place], 0.0))
         return np.stack([*belief, SHARPNESS * cosines, self._neighbours(unit, place)]).astype(np.float32)
+
+    def seen_in_regions(
+        self, regions: RegionFeatures, place: NDArray[np.int64], probable: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """How likely each region (b, P) shows what its image probably shows (b, C); one that is not real: as the image.
+
+        By a model that has not seen the label of the image.
+        """
+        seen = [
+            np.einsum("bpc,bc->bp", np.exp(self._log_beliefs(regions.take(block), place[block])), probable[block])
+            for block in _blocks(len(regions), max(1, BLOCK // (regions.features.shape[1] * len(self.prototypes))))
+        ]
+        shown = np.concatenate(seen).astype(np.float32)  # (b, P)
+        return np.where(regions.real, shown, shown[:, :1])
+
+    def _log_beliefs(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
+        """log p (b, P, C) of each region, by a model that has not seen the image.
+
+        Of an image that was not asked none has: one of them is enough, as all of them together would know more than
+        is known of the others, and its scores would not compare with theirs.
+        """
+        return _log_beliefs(self.models, regions, np.where(place >= 0, self.fold[place], 0))
 
     def similarity(
         self, regions: RegionFeatures, place: NDArray[np.int64], evidence: NDArray[np.float32]
@@ -136,7 +158,10 @@ def ask(
     models = tuple(side_by_side(fit_others, range(FOLDS)))
     unit = regions.directions()
     size = max(1, BLOCK // (regions.features.shape[1] * classes))
-    beliefs = [_belief(models, regions.take(block), fold[block]) for block in _blocks(len(labels), size)]
+    beliefs = [
+        _belief(_log_beliefs(models, regions.take(block), fold[block]), regions.real[block])
+        for block in _blocks(len(labels), size)
+    ]
     belief = np.concatenate(beliefs, axis=1)
     share = fit_posterior(belief, labels, verified).probabilities(belief, labels).astype(np.float32)
     if verified is not None:
@@ -175,19 +200,24 @@ def _fit_regions(regions: RegionFeatures, labels: NDArray[np.int64], classes: in
     return fit(regions.features[regions.real], labels[image], classes, strength * len(labels) / len(image))
 
 
-def _belief(models: tuple[Linear, ...], regions: RegionFeatures, fold: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Mean and largest (2, b, C) of log p over the regions, by the model of its fold; fold -1: by all of them."""
+def _log_beliefs(models: tuple[Linear, ...], regions: RegionFeatures, fold: NDArray[np.int64]) -> NDArray[np.float32]:
+    """log p (b, P, C) of each region, by the model of its image's fold (b,)."""
     b, most, width = regions.features.shape
     classes = len(models[0].bias)
     logs = np.zeros((b, most, classes), np.float32)
     for number, model in enumerate(models):
-        rows = np.flatnonzero((fold == number) | (fold < 0))
+        rows = np.flatnonzero(fold == number)
         p = model.probabilities(regions.features[rows].reshape(len(rows) * most, width))
         known = np.log(np.where(model.known, p, 1 / classes) + LEAST)  # of a class it does not know nothing is said
-        logs[rows] += known.reshape(len(rows), most, classes) / np.where(fold[rows] < 0, len(models), 1)[:, None, None]
-    real = regions.real[..., None]
-    mean = (logs * real).sum(axis=1) / real.sum(axis=1)
-    return np.stack([mean, np.where(real, logs, -np.inf).max(axis=1)])
+        logs[rows] = known.reshape(len(rows), most, classes)
+    return logs
+
+
+def _belief(logs: NDArray[np.float32], real: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Mean and largest (2, b, C) of log p (b, P, C) over the regions that are real (b, P)."""
+    mask = real[..., None]
+    mean = (logs * mask).sum(axis=1) / mask.sum(axis=1)
+    return np.stack([mean, np.where(mask, logs, -np.inf).max(axis=1)])
 
 
 def _blocks(count: int, size: int) -> list[slice]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.data.bags import pictures_of
-from somnet.methods.label_evidence import LEAST, WITNESSES, RegionFeatures, ask, join_regions
+from somnet.methods.label_evidence import BELIEF, BEST_REGION, LEAST, WITNESSES, RegionFeatures, ask, join_regions
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.review import find_axes
 
@@ -29,6 +29,9 @@ class Judged:
     lift: NDArray[np.float64]  # (b, C) how likely each label is by the other images alone, over its frequency
     similarity: NDArray[np.float32]  # (b, C) how typical it is of each class
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
+    seen: NDArray[np.float32]  # (b, P) how likely each region shows what the image probably shows
+    wrong: float  # share of all labels that are another class's
+    clutter: float  # how far the best region of an image tells what it shows, and not all of them; 0 to 1
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,29 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     posterior = fit_posterior(evidence[list(heard)], labels[asked], verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
     log.info("labels: about %.0f %% are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
+    clutter = weight_of_the_best_region(posterior.weights, heard)
 
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:
         heard_of, similarity = evidence[list(heard)], witnesses.similarity(some, place[rows], evidence)
         probable = posterior.probabilities(heard_of, given.judged[rows])
         lift = posterior.shown(heard_of) / np.maximum(posterior.frequency, LEAST)
-        return Judged(rows, probable, lift, similarity, axes.describe(some.directions()))
+        seen = witnesses.seen_in_regions(some, place[rows], probable)
+        described = axes.describe(some.directions())
+        return Judged(rows, probable, lift, similarity, described, seen, posterior.wrong, clutter)
 
     if len(asked) == len(labels):
         yield judged(asked, known, evidence)
         return
     for rows, some in regions():
         yield judged(rows, some, witnesses.hear(some, place[rows]))
+
+
+def weight_of_the_best_region(weights: NDArray[np.float64], heard: Sequence[int]) -> float:
+    """What the belief in the best region is worth, as a share of what belief in regions is worth at all.
+
+    Where things fill their images all regions tell, and where they are small among clutter the best one alone: which of
+    the two makes the given labels more likely was found with the `weights` of those that were `heard`.
+    """
+    worth = {witness: float(weight) for witness, weight in zip(heard, weights, strict=False)}
+    best, all_regions = worth.get(BEST_REGION, 0.0), worth.get(BELIEF, 0.0)
+    return best / (best + all_regions) if best > 0 else 0.0

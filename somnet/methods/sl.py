@@ -22,9 +22,14 @@ class SlSettings(MethodSettings):
     beta: Strength = 1.0  # of the reverse one
 
 
-def reverse_cross_entropy(logits: Tensor, label: Tensor, weight: Tensor | None = None) -> Tensor:
-    """-sum_c p_c log y_c, with 1e-4 for the zeros of y: a multiple of 1 - p_y, so a wrong label pulls no harder."""
-    return -math.log(CERTAIN) * weighted_mean(1 - of_label(logits.softmax(dim=1), label), weight)
+def reverse_cross_entropy(logits: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """-sum_c p_c log y_c, with 1e-4 for the zeros of y: a multiple of 1 - p_y, so a wrong label pulls no harder.
+
+    The target is labels (I,), or distributions t (I, C) over them: then it is the mean over y drawn from t, 1 - <p, t>.
+    """
+    p = logits.softmax(dim=1)  # (I, C)
+    believed = of_label(p, target) if target.dim() == 1 else (p * target).sum(dim=1)  # (I,)
+    return -math.log(CERTAIN) * weighted_mean(1 - believed, weight)
 
 
 class SymmetricCrossEntropy(Plain):

@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 SKEW = 1.2  # how much further images of a class may lie below the mode than above it
-FREEDOM = 4.0  # degrees of freedom of the lower tail: the fewer, the longer
+FREEDOM = 3.0  # degrees of freedom of the lower tail: the fewer, the longer
 APART = 3.0  # spreads below the mode at which the foreign ones begin
-LEARNT = 0.2  # share of foreign pictures whose label can be told from others of their kind
+LEARNT = 0.05  # share of foreign pictures whose label can be told from others of their kind
 ROUNDS = 200
 FEWEST = 20  # images that tell anything
-LEAST = 0.003  # share of foreign pictures where nothing proves that there are any
+LEAST = 0.01  # share of foreign pictures where nothing proves that there are any
 CLEARLY = 1.0  # gain in log-likelihood that proves it
 MODES = np.linspace(0.4, 0.98, 30)  # quantiles at which the mode of a group may lie, where its shape is free
 TINY = 1e-12

@@ -2,7 +2,9 @@
 
 import copy
 import hashlib
+import re
 from contextlib import AbstractContextManager, nullcontext
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -25,6 +27,8 @@ from somnet.nn.weights import (
     local_weights,
 )
 from somnet.system.transfer import on_gpu
+
+NEAR_NAMES = 5  # of models, to suggest
 
 
 class Network(nn.Module):
@@ -135,6 +139,13 @@ def set_precision(module: nn.Module, precision: str) -> None:
             network.precision = precision
 
 
+def compile_networks(module: nn.Module) -> None:
+    """Have torch compile the tails of all networks in a module when they are first used; weights keep their names."""
+    for network in module.modules():
+        if isinstance(network, Network):
+            network.tail.compile()
+
+
 def licence_of(config: ModelConfig) -> str:
     """The licence of the weights that a network starts from."""
     if not config.pretrained:
@@ -189,7 +200,7 @@ def _filled(network: Network, config: ModelConfig, arguments: dict[str, Any]) ->
 def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]]:
     """A timm model without its classifier, and its input statistics."""
     if not timm.is_model(config.name):
-        near = timm.list_models(f"*{config.name.split('_')[0][:6]}*")[:5]
+        near = _near_names(config.name)
         hint = f", perhaps {', '.join(near)}" if near else ""
         raise ConfigError(f"timm has no model '{config.name}': choose one of timm.list_models(){hint}")
     if config.pretrained and config.weights:
@@ -214,6 +225,16 @@ def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[fl
         ) from None
     cfg = model.pretrained_cfg
     return model, tuple(cfg["mean"]), tuple(cfg["std"])
+
+
+def _near_names(name: str) -> list[str]:
+    """Some models whose names are much like it, or else have a word of it that few others have."""
+    known = timm.list_models()
+    if near := get_close_matches(name.lower(), known, NEAR_NAMES):
+        return near
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if len(word) > 3]
+    having = [[model for model in known if word in model] for word in words]
+    return min((models for models in having if models), key=len, default=[])[:NEAR_NAMES]
 
 
 def _with_local_weights(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]]:

@@ -2,9 +2,6 @@
 
 The trunk is written as a graph once and kept in the cache. Whenever it is opened it is tried beside torch: a graph that
 gives something else is written again, and if that does not help torch computes the maps, and a line says so.
-
-Images go through it one by one, each in one thread. So a map does not depend on how many threads there are, nor on
-which images were computed together, and nothing is lost: larger batches are no faster.
 """
 
 import contextlib
@@ -17,22 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from somnet.errors import SomnetError
 from somnet.nn.backbones import Network
+from somnet.nn.graphs import INPUT, run_graph, start_graph
 from somnet.system.files import atomic_path, cache_folder
-from somnet.system.parallel import in_threads
 
 log = logging.getLogger("somnet")
 
 GRAPH = 1  # raise it when the way that a trunk is written changes, so that older graphs are left behind
 TRIED = 3  # images that torch computes too before a graph is used
 TOLERANCE = 1e-4  # of the largest value, between torch and the engine; 3e-6 is usual
-INPUT, OUTPUT = "pixels", "maps"
 
 
 @dataclass(frozen=True)
@@ -63,14 +57,7 @@ def open_trunk(network: Network) -> Trunk:
 
 def _maps(session: Any, pixels: Tensor) -> Tensor:
     """Maps (I, ...) of images (I, 3, H, W), on as many threads as torch has."""
-
-    def one(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = session.run([OUTPUT], {INPUT: image[None]})[0][0]
-        return found
-
-    return torch.from_numpy(
-        np.stack(list(in_threads(one, pixels.numpy(), ahead=len(pixels), threads=torch.get_num_threads())))
-    )
+    return torch.from_numpy(run_graph(session, pixels.numpy(), torch.get_num_threads()))
 
 
 @torch.no_grad()
@@ -83,7 +70,7 @@ def _session(network: Network, name: str) -> Any:
     problem = ""
     for graph in (file.read_bytes, partial(_written, network, pixels[:1], file)):
         try:
-            session = _start(graph())
+            session = start_graph(graph())
             difference = float((_maps(session, pixels) - expected).abs().max() / expected.abs().max())
         except FileNotFoundError:
             continue
@@ -97,13 +84,14 @@ def _session(network: Network, name: str) -> Any:
     return None
 
 
-def _start(graph: bytes) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # there is a thread per image instead
-    options.log_severity_level = 3  # errors alone
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+def write_graph(module: nn.Module, pixels: Tensor) -> bytes:
+    """The graph of a module for inputs such as these."""
+    stream: Any = io.BytesIO()  # of which torch's types do not tell that it may be given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the newer exporter, which it recommends, takes ten times as long
+        torch.onnx.export(module, (pixels,), stream, input_names=[INPUT], dynamo=False)
+    graph: bytes = stream.getvalue()
+    return graph
 
 
 class _FromPixels(nn.Module):
@@ -117,15 +105,9 @@ class _FromPixels(nn.Module):
 
 def _written(network: Network, pixels: Tensor, file: Path) -> bytes:
     """The graph of a trunk for inputs such as these, kept in a file of the cache if that can be written."""
-    stream: Any = io.BytesIO()  # of which torch's types do not tell that it may be given
     training = network.training
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the newer exporter, which it recommends, takes ten times as long
-        torch.onnx.export(
-            _FromPixels(network).eval(), (pixels,), stream, input_names=[INPUT], output_names=[OUTPUT], dynamo=False
-        )
+    graph = write_graph(_FromPixels(network).eval(), pixels)
     network.train(training)
-    graph: bytes = stream.getvalue()
     with contextlib.suppress(SomnetError), atomic_path(file) as temporary:
         temporary.write_bytes(graph)
     return graph

@@ -60,6 +60,7 @@ def describe_all(records: Records, pictures: NDArray[np.bool_]) -> dict[str, Any
         "score": packed(records.label_score.astype(np.float32)),
         "flags": packed(np.asarray(flags, np.uint16)),
         "pictured": packed(pictures.astype(np.uint8)),
+        "first": packed(records.review_order.astype(np.uint16)),
     }
 
 
@@ -95,15 +96,13 @@ def describe_regions(records: Records, row: int, clean_box: list[float] | None) 
     """The boxes of an image, their weights, slots and scores, and which of them is the best; None: unreadable."""
     if records.unreadable[row] or clean_box is None:
         return None
-    regions, number = records.regions, records.readable_number[row]
-    mine = slice(regions.first[number], regions.first[number + 1])
-    box = regions.box[mine]
+    mine = records.regions.of_image(int(records.readable_number[row]))
     return {
-        "size": box[0, 2:].tolist(),
-        "box": box.ravel().tolist(),
-        "weight": regions.weight[mine].tolist(),
-        "best": int(np.abs(box - np.array(clean_box)).sum(axis=1).argmin()),
-        **{name: value[mine].tolist() for name, value in regions.details.items()},
+        "size": mine.box[0, 2:].tolist(),
+        "box": mine.box.ravel().tolist(),
+        "weight": mine.weight.tolist(),
+        "best": int(np.abs(mine.box - np.array(clean_box)).sum(axis=1).argmin()),
+        **{name: value.tolist() for name, value in mine.details.items()},
     }
 
 

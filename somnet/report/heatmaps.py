@@ -8,7 +8,7 @@ from pathlib import Path
 from somnet.data.decode import read_picture
 from somnet.errors import RunError, UnreadableImage
 from somnet.report.figures.evidence_figure import evidence_figure
-from somnet.runs.run import Prediction
+from somnet.runs.prediction import Prediction
 from somnet.system.files import atomic_path, display_name
 from somnet.system.parallel import in_threads
 

@@ -19,6 +19,7 @@ from somnet.report.frame import Frame, write_data
 from somnet.report.originals import Original, Originals
 from somnet.report.records import Records
 from somnet.report.rois import SlotRois, crops_of, rois_by_slot
+from somnet.runs.checkpoint_arrays import load_arrays
 from somnet.runs.run_folder import RunFolder
 from somnet.system.folders import LAST
 from somnet.system.parallel import on_all_cores
@@ -50,12 +51,11 @@ class Memory:
 
 def read_memory(run: RunFolder) -> Memory | None:
     """The memory of a run, or None if its method has none or its checkpoint is gone."""
-    from somnet.runs.checkpoint import load_checkpoint  # here, as it takes torch: other pages are written before
-
-    tensors = load_checkpoint(run.path / LAST)[0] if (run.path / LAST).is_file() else {}
-    if "method.memory.keys" not in tensors:
+    names = [f"method.memory.{name}" for name in ("keys", "d", "r")]
+    arrays = load_arrays(run.path / LAST, names) if (run.path / LAST).is_file() else {}
+    if names[0] not in arrays:
         return None
-    keys, d, r = (tensors[f"method.memory.{name}"].float().numpy() for name in ("keys", "d", "r"))
+    keys, d, r = (arrays[name].astype(np.float32) for name in names)
     return Memory(keys, d, r.T)
 
 
@@ -66,7 +66,8 @@ def write_memory_pages(frame: Frame, run: RunFolder, records: Records, originals
     state = {"has_memory": memory is not None, "is_gone": with_slots and memory is None}
     frame.write_page(folder, "memory.html", "memory.html", page="Memory", method=run.config.method, **state)
     if memory is not None:
-        rois = rois_by_slot(run, records.regions, len(memory.keys))
+        labels = records.label[~records.unreadable]
+        rois = rois_by_slot(records.regions, len(memory.keys), labels, memory.d.shape[1], NEAREST)
         chosen = choose_rois(rois)
         have = write_crops(records, rois, chosen, originals, folder)
         write_map_data(memory, records, rois, chosen, have, folder)
@@ -76,8 +77,7 @@ def write_map_data(
     memory: Memory, records: Records, rois: SlotRois, chosen: list[list[int]], have: set[int], folder: Path
 ) -> None:
     """data/memory.js, data/plane-C.js for every class and data/slots-K.js for every hundred slots."""
-    counts = rois.class_hits(records.label[~records.unreadable], memory.d.shape[1])  # (L, C)
-    write_data(folder, "memory", describe_map(memory, counts))
+    write_data(folder, "memory", describe_map(memory, rois.class_hits))
     for number in range(memory.d.shape[1]):
         planes = {"d": quantised(memory.d[:, number]), "r": quantised(memory.r[:, number])}
         write_data(folder, f"plane-{number}", planes)
@@ -96,20 +96,25 @@ def describe_map(memory: Memory, counts: NDArray[np.int64]) -> dict[str, Any]:
         "side": memory.side,
         "slotsPerFile": SLOTS_PER_FILE,
         "hits": counts.sum(axis=1).tolist(),
-        "distance": quantised(_distances(memory)),
+        "distance": quantised(u_matrix(memory.keys, memory.side)),
         "slices": kept,
         "sliceClass": largest.ravel().tolist(),
         "sliceHits": np.take_along_axis(counts, largest, axis=1).ravel().tolist(),
     }
 
 
-def _distances(memory: Memory) -> NDArray[np.float32]:
-    """How far each slot is from its neighbours, (side, side)."""
-    import torch
-
-    from somnet.runs.map_quality import u_matrix
-
-    return np.asarray(u_matrix(torch.from_numpy(memory.keys), memory.side).numpy())
+def u_matrix(keys: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """Mean cosine distance (L,) of each unit key to those of the slots beside it; ridges separate clusters."""
+    grid = keys.reshape(side, side, -1)
+    total, count = np.zeros((side, side), np.float32), np.zeros((side, side), np.float32)
+    for here, beside in ((grid[:-1], grid[1:]), (grid[:, :-1], grid[:, 1:])):
+        distance = 1.0 - (here * beside).sum(axis=2)  # (rows, columns) that have a slot below, or to the right
+        rows, columns = distance.shape
+        for first_row, first_column in ((0, 0), (side - rows, side - columns)):  # each pair counts for both
+            place = slice(first_row, first_row + rows), slice(first_column, first_column + columns)
+            total[place] += distance
+            count[place] += 1
+    return np.asarray((total / count.clip(min=1)).clip(min=0).ravel())
 
 
 def quantised(values: NDArray[np.floating]) -> dict[str, Any]:
@@ -139,14 +144,14 @@ def describe_slots(
 def _describe_rois(
     records: Records, rois: SlotRois, chosen: NDArray[np.int64], row_of: NDArray[np.int64], have: set[int]
 ) -> dict[str, list[Any]]:
-    image = rois.image[chosen]
+    image = rois.nearest.image[chosen]
     rows = row_of[image]
     return {
         "row": rows.tolist(),
         "label": records.label[rows].tolist(),
         "name": records.names(rows),
-        "region": (chosen - records.regions.first[image]).tolist(),
-        "similarity": _rounded(rois.similarity[chosen]),
+        "region": (rois.nearest.number[chosen] - records.regions.first[image]).tolist(),
+        "similarity": _rounded(rois.nearest.similarity[chosen]),
         "crop": [int(roi in have) for roi in chosen.tolist()],
     }
 
@@ -159,10 +164,9 @@ def _rounded(values: NDArray[np.floating]) -> list[float]:
 
 
 def choose_rois(rois: SlotRois) -> list[list[int]]:
-    """The nearest ROIs of every slot that will be shown."""
-    hits = rois.hits
-    each = max(1, min(NEAREST, CROPS // max(1, int((hits > 0).sum()))))
-    return [rois.nearest(slot, each) for slot in range(len(hits))]
+    """The nearest ROIs of every slot that will be shown, by their places among those that are known."""
+    each = max(1, min(NEAREST, CROPS // max(1, int((rois.hits > 0).sum()))))
+    return [rois.of_slot(slot, each) for slot in range(len(rois.hits))]
 
 
 def crop_name(slot: int, place: int) -> str:
@@ -186,13 +190,13 @@ def write_crops(
     wanted: dict[int, list[tuple[int, str]]] = defaultdict(list)  # image -> its ROIs and where they go
     for slot, mine in enumerate(chosen):
         for place, roi in enumerate(mine):
-            wanted[int(rois.image[roi])].append((roi, str(folder / crop_name(slot, place))))
+            wanted[int(rois.nearest.image[roi])].append((roi, str(folder / crop_name(slot, place))))
     for number in {slot // SLOTS_PER_FILE for slot, mine in enumerate(chosen) if mine}:
         (folder / "crops" / str(number)).mkdir(parents=True)
     images = sorted(wanted)
     rows = np.flatnonzero(~records.unreadable)[images] if images else np.zeros(0, np.int64)
     tasks = [
-        _task(records, image, source, wanted[image])
+        _task(records, rois, image, source, wanted[image])
         for image, source in zip(images, originals.find(records.names(rows)), strict=True)
         if source is not None
     ]
@@ -204,10 +208,11 @@ def write_crops(
     return have
 
 
-def _task(records: Records, image: int, source: Original, wanted: list[tuple[int, str]]) -> _Task:
+def _task(records: Records, rois: SlotRois, image: int, source: Original, wanted: list[tuple[int, str]]) -> _Task:
     numbers = [roi for roi, _ in wanted]
-    boxes = records.regions.box[numbers]
-    whole = records.regions.box[records.regions.first[image]]  # box 0 is the image itself
+    all_boxes = records.regions.of_image(image).box
+    boxes = all_boxes[rois.nearest.number[numbers] - records.regions.first[image]]
+    whole = all_boxes[0]  # the image itself
     longest = max(1, int((boxes[:, 2:] - boxes[:, :2]).max(axis=1).min()))  # side of the smallest box
     at_least = -(-CROP_SIDE * int(whole[2:].min()) // longest)
     return _Task(source, at_least, boxes, [target for _, target in wanted], numbers)

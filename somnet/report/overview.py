@@ -13,18 +13,21 @@ from numpy.typing import NDArray
 
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
+from somnet.report.thumbnails import picture_name
 from somnet.runs.doubt import flagged_sentence
 from somnet.runs.run_folder import RunFolder
 from somnet.system.files import csv_text
 from somnet.system.folders import CONFIG, DUPLICATES
 from somnet.system.progress import duration
 
+MOST_SHOWN = 12  # pictures on the page of the images to judge first; the list has all of them
+MOST_HELD_OUT = 1_000_000  # images, that copies may be among
 MOST_LISTED = 200  # unreadable files and groups of duplicates on the page; the tables of the run have all
 TITLES = {
     "clean": "Clean",
     "label": "Wrong labels",
     "outlier": "Outliers",
-    "background": "Background noise",
+    "background": "Small among clutter",
     "poor": "Poor pictures",
     "duplicate": "Duplicates",
     "test-leak": "Leaks into test",
@@ -54,7 +57,7 @@ class Copies:
 
 def write_overview(frame: Frame, run: RunFolder, records: Records, pictures: NDArray[np.bool_], folder: Path) -> None:
     """index.html."""
-    groups = read_duplicates(run.path / DUPLICATES)
+    groups = read_duplicates(run.path / DUPLICATES, len(records))
     rows = [count_row(records, name, number) for number, name in enumerate(records.classes)]
     unreadable = np.flatnonzero(records.unreadable)
     shown = unreadable[:MOST_LISTED]
@@ -69,7 +72,8 @@ def write_overview(frame: Frame, run: RunFolder, records: Records, pictures: NDA
         total=count_row(records, "All images", None),
         rows=sorted(rows, key=lambda row: -(row.counts["label"] + row.counts["outlier"]) / max(row.images, 1)),
         test=run.summary["test"],
-        to_review=to_review(records),
+        to_judge=to_judge(records, pictures)[:MOST_SHOWN],
+        to_judge_count=int((records.review_order > 0).sum()),
         unchecked=unchecked(run, records, pictures),
         facts=facts(run),
         unreadable=list(zip(records.names(shown), reasons, strict=True)),
@@ -80,14 +84,31 @@ def write_overview(frame: Frame, run: RunFolder, records: Records, pictures: NDA
     )
 
 
-def to_review(records: Records) -> list[tuple[str, int, int]]:
-    """Name, class and row of the images whose judgement would tell most, the best first."""
-    if "review_order" not in records.table.column_names:  # a run of an older version
-        return []
-    order = np.asarray(records.table["review_order"].fill_null(0).to_numpy())
-    rows = np.flatnonzero(order)
-    rows = rows[np.argsort(order[rows])]
-    return list(zip(records.names(rows), records.label[rows].tolist(), rows.tolist(), strict=True))
+@dataclass(frozen=True)
+class ToJudge:
+    """An image whose judgement would tell much about others."""
+
+    row: int
+    name: str
+    label: str
+    state: str
+    picture: str | None  # its file, if the report has one
+
+
+def to_judge(records: Records, pictures: NDArray[np.bool_]) -> list[ToJudge]:
+    """The images whose judgement would tell most, the best first."""
+    rows = np.flatnonzero(records.review_order)
+    rows = rows[np.argsort(records.review_order[rows])]
+    return [
+        ToJudge(
+            row,
+            name,
+            records.classes[records.label[row]],
+            STATES[records.state[row]],
+            picture_name(row) if pictures[row] else None,
+        )
+        for row, name in zip(rows.tolist(), records.names(rows), strict=True)
+    ]
 
 
 def count_row(records: Records, name: str, number: int | None) -> Row:
@@ -113,9 +134,9 @@ def unchecked(run: RunFolder, records: Records, pictures: NDArray[np.bool_]) -> 
         lines.append(
             "Accuracy: the data has no test images. Put some, rightly labelled, under test/, or use somnet eval."
         )
-    if not knows_regions(records):
+    if not records.regions.weighed:  # all weight is on whole images
         lines.append(
-            f"Background noise: the method {run.config.method} tells nothing about regions. Train with somnet+."
+            f"Small among clutter: the method {run.config.method} tells nothing about regions. Train with somnet+."
         )
     if "duplicate_group" not in records.table.column_names:
         lines.append(
@@ -138,14 +159,6 @@ def unchecked(run: RunFolder, records: Records, pictures: NDArray[np.bool_]) -> 
     return lines
 
 
-def knows_regions(records: Records) -> bool:
-    """Whether the method has weighed regions: one that has not gives all weight to the image itself."""
-    regions = records.regions
-    proposed = np.ones(len(regions.weight), bool)
-    proposed[regions.first[:-1]] = False
-    return bool(regions.weight[proposed].any())
-
-
 def facts(run: RunFolder) -> list[tuple[str, str]]:
     """How the run was made, so that it can be made again."""
     summary = run.summary
@@ -163,15 +176,18 @@ def facts(run: RunFolder) -> list[tuple[str, str]]:
     ]
 
 
-def read_duplicates(file: Path) -> list[Copies]:
-    """The groups of duplicates.csv, leaks between train and held-out images first."""
+def read_duplicates(file: Path, images: int) -> list[Copies]:
+    """The groups of duplicates.csv, leaks between train and held-out images first; ValueError for impossibly many."""
     if not file.is_file():
         return []
     text = dict.fromkeys(("group", "file_name", "split", "label", "exact"), pa.string())
     options = pyarrow.csv.ConvertOptions(column_types=text, strings_can_be_null=False)
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     members: dict[str, list[dict[str, Any]]] = {}
-    for row in pyarrow.csv.read_csv(file, parse_options=parse, convert_options=options).to_pylist():
+    table = pyarrow.csv.read_csv(file, parse_options=parse, convert_options=options)
+    if table.num_rows > images + MOST_HELD_OUT:
+        raise ValueError(f"{file.name} has {table.num_rows:,} rows")
+    for row in table.to_pylist():
         members.setdefault(row["group"], []).append(row)
     groups = [_copies(rows) for rows in members.values()]
     return sorted(groups, key=lambda group: not group.leak)

@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from somnet.core.types import BagBatch
-from somnet.data.bags import BagBatches, BagList, draw_bags, load
+from somnet.data.bags import BagBatches, BagList, draw_bags
 from somnet.data.dataset import FORWARD_IMAGES, DataSet, Part, open_dataset
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
+from somnet.data.loading import load
 from somnet.data.sources import open_source
 from somnet.methods.somnet import SomNet
 from somnet.report.figures.bag_figure import BagView, bag_figure
 from somnet.report.figures.contact_sheet import Tile, contact_sheet
 from somnet.report.figures.memory_grid import memory_grid
 from somnet.report.figures.prototypes import Prototype, prototypes
-from somnet.report.records import Regions, read_records
+from somnet.report.regions import Regions
 from somnet.report.rois import SlotRois, crops_of, rois_by_slot
 from somnet.runs.run import Run
 from somnet.runs.scoring import inspected_inputs
@@ -51,8 +52,9 @@ def draw_run(run: Run, out: Path) -> list[Path]:
     if not isinstance(method, SomNet):
         return []
     data = open_dataset(Path(run.data["path"]), run.config, Compute())
-    regions = read_records(run).regions
-    rois = rois_by_slot(run, regions, len(method.memory.keys))
+    regions = Regions(run)
+    labels, classes = data.train.labels, len(data.classes)
+    rois = rois_by_slot(regions, len(method.memory.keys), labels, classes, NEAREST)
     pictures = {
         "memory.png": _draw_memory(method, data, regions, rois),
         "prototypes.png": _draw_prototypes(method, data, regions, rois),
@@ -68,11 +70,10 @@ def _bags(part: Part, run: Run, bags: BagList) -> Iterator[BagBatch]:
 
 def _draw_memory(method: SomNet, data: DataSet, regions: Regions, rois: SlotRois) -> Image.Image:
     memory = method.memory
-    slots, classes = memory.d.shape
-    counts = rois.class_hits(data.train.labels, classes)
+    counts = rois.class_hits
     exemplars = {
         slot: _crops(data.train, regions, rois, slot, 1)
-        for slot in range(slots)
+        for slot in range(len(counts))
         if counts[slot].any() and memory.side <= 12
     }
     d, r = memory.d.detach().numpy(), memory.r.detach().numpy()
@@ -137,9 +138,12 @@ def _tile(index: Index, row: int) -> Tile:
 
 def _crops(part: Part, regions: Regions, rois: SlotRois, slot: int, count: int) -> list[Image.Image]:
     """The ROIs nearest to a slot."""
-    nearest = rois.nearest(slot, count)
-    pictures = (read_picture(part.index.location(int(rois.image[roi]))) for roi in nearest)
-    return [crops_of(picture, regions.box[[roi]])[0] for picture, roi in zip(pictures, nearest, strict=True)]
+    crops = []
+    for place in rois.of_slot(slot, count):
+        image, number = int(rois.nearest.image[place]), int(rois.nearest.number[place])
+        box = regions.of_image(image).box[[number - int(regions.first[image])]]
+        crops += crops_of(read_picture(part.index.location(image)), box)
+    return crops
 
 
 def _pixels(shares: NDArray[np.floating], picture: Image.Image) -> NDArray[np.floating]:

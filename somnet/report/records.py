@@ -7,28 +7,16 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from somnet.errors import RunError
+from somnet.report.regions import Regions
 from somnet.runs.doubt import choose_threshold
 from somnet.runs.kinds import KINDS, flags
 from somnet.runs.run_folder import RunFolder
-from somnet.system.folders import REGIONS
 
 STATES = ("clean", *KINDS)  # the gravest last
 CERTAIN = 0.8  # label_score from which on an image is called clean
-_REGION_COLUMNS = ["region", "box", "roi_weight", "winner_slot", "d_score", "r_score", "a_score"]
-
-
-@dataclass(frozen=True)
-class Regions:
-    """The boxes of all readable images, one after the other; box 0 of each is the image itself."""
-
-    first: NDArray[np.int64]  # (n + 1,) the boxes of readable image i are first[i] to first[i + 1]
-    box: NDArray[np.int32]  # (R, 4) pixels, xyxy, upright
-    weight: NDArray[np.float64]  # (R,)
-    details: dict[str, NDArray[np.float64]]  # (R,) slot, d, r, a, where the method has them
 
 
 @dataclass(frozen=True)
@@ -106,6 +94,13 @@ class Records:
         return state
 
     @cached_property
+    def review_order(self) -> NDArray[np.int64]:
+        """(n,) from 1 on for the images whose judgement would tell most; 0: not one of them, or an older version."""
+        if "review_order" not in self.table.column_names:
+            return np.zeros(len(self), np.int64)
+        return np.asarray(self.table["review_order"].fill_null(0).to_numpy(), np.int64)
+
+    @cached_property
     def readable_number(self) -> NDArray[np.int64]:
         """(n,) which readable image a row is, to find its regions."""
         return np.cumsum(~self.unreadable) - 1
@@ -132,34 +127,9 @@ class Records:
 
 def read_records(run: RunFolder) -> Records:
     """The tables of a finished run."""
-    records = Records(run.classes, run.scores().combine_chunks(), _read_regions(run))
+    records = Records(run.classes, run.scores().combine_chunks(), Regions(run))
     if len(records.regions.first) - 1 != int((~records.unreadable).sum()):
         raise RunError(f"regions.parquet and issues.parquet of {run.path} do not match: train again with --overwrite")
     if (~records.unreadable & (records.label < 0)).any():
         raise RunError(f"issues.parquet of {run.path} has labels that are not classes: train again with --overwrite")
     return records
-
-
-def _read_regions(run: RunFolder) -> Regions:
-    try:
-        table = pq.read_table(run.path / REGIONS, columns=_REGION_COLUMNS)
-    except (OSError, pa.ArrowException):
-        raise RunError(f"{run.path} has no regions yet: continue with somnet train --resume") from None
-    starts = np.flatnonzero(table["region"].to_numpy() == 0)
-    boxes = table["box"].combine_chunks().flatten().to_numpy().reshape(-1, 4)
-    details = {
-        name: _short(table[column].cast(pa.float64()).to_numpy())
-        for name, column in (("slot", "winner_slot"), ("d", "d_score"), ("r", "r_score"), ("a", "a_score"))
-        if table[column].null_count < table.num_rows
-    }
-    return Regions(
-        np.append(starts, table.num_rows),
-        np.rint(boxes).astype(np.int32),
-        _short(table["roi_weight"].to_numpy().astype(np.float64)),
-        details,
-    )
-
-
-def _short(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Four digits: enough to look at, and small as text."""
-    return np.nan_to_num(values).round(4)

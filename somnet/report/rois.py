@@ -3,67 +3,61 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
 from somnet.data.decode import Picture
 from somnet.errors import RunError
-from somnet.report.records import Regions
-from somnet.runs.run_folder import RunFolder
-from somnet.system.folders import REGIONS
+from somnet.report.regions import Regions, SlotRegions
 
 
 @dataclass(frozen=True)
 class SlotRois:
-    """All ROIs of a run, ordered by winner slot and within a slot by similarity."""
+    """How many ROIs each memory slot has won, and the nearest of them, each of another image."""
 
-    order: NDArray[np.int64]  # (R,) ROI numbers: rows of regions.parquet
-    bounds: NDArray[np.int64]  # (L + 1,) the ROIs of slot l are order[bounds[l] : bounds[l + 1]]
-    image: NDArray[np.int64]  # (R,) the readable image of each ROI
-    slot: NDArray[np.int64]  # (R,) the winner slot of each ROI
-    similarity: NDArray[np.float64]  # (R,)
+    hits: NDArray[np.int64]  # (L,)
+    class_hits: NDArray[np.int64]  # (L, C) of images of each class
+    nearest: SlotRegions  # (k,) ordered by slot, the nearest to its key first
+    bounds: NDArray[np.int64]  # (L + 1,) those of slot l are bounds[l] to bounds[l + 1]
 
-    @property
-    def hits(self) -> NDArray[np.int64]:
-        """How many ROIs each slot has won (L,)."""
-        return np.diff(self.bounds)
+    def of_slot(self, slot: int, count: int) -> list[int]:
+        """Places of the ROIs nearest to a slot, among all that are known."""
+        return list(range(self.bounds[slot], min(self.bounds[slot + 1], self.bounds[slot] + count)))
 
-    def class_hits(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-        """How many ROIs of images of each class every slot has won (L, C); labels (n,) are those of the images."""
-        slots, label = len(self.bounds) - 1, labels[self.image]
+
+def rois_by_slot(regions: Regions, slots: int, labels: NDArray[np.int64], classes: int, most: int) -> SlotRois:
+    """The ROIs of a run whose method has a memory of this many slots; `most` of each are told.
+
+    Labels (n,) are those of the readable images, -1 where one is missing.
+    """
+    hits, class_hits = np.zeros(slots, np.int64), np.zeros(slots * classes, np.int64)
+    none = np.zeros(0, np.int64)
+    nearest = SlotRegions(none, none, none, np.zeros(0))
+    for some in regions.by_slot():
+        if len(some.slot) and (some.slot.min() < 0 or some.slot.max() >= slots):
+            raise RunError(f"regions.parquet of {regions.run} names slots beyond {slots}: train again with --overwrite")
+        hits += np.bincount(some.slot, minlength=slots)
+        label = labels[some.image]
         known = label >= 0
-        pair = self.slot[known] * classes + label[known]
-        return np.bincount(pair, minlength=slots * classes).reshape(slots, classes)
-
-    def nearest(self, slot: int, count: int) -> list[int]:
-        """The ROIs nearest to a slot, each of another image."""
-        roi_of_image: dict[int, int] = {}
-        for roi in self.order[self.bounds[slot] : self.bounds[slot + 1]].tolist():
-            roi_of_image.setdefault(int(self.image[roi]), roi)
-            if len(roi_of_image) == count:
-                break
-        return list(roi_of_image.values())
+        np.add.at(class_hits, some.slot[known] * classes + label[known], 1)
+        nearest = _nearest_of(nearest, some, most)
+    bounds = np.searchsorted(nearest.slot, np.arange(slots + 1))
+    return SlotRois(hits, class_hits.reshape(slots, classes), nearest, bounds)
 
 
-def rois_by_slot(run: RunFolder, regions: Regions, slots: int) -> SlotRois:
-    """The ROIs of a run whose method has a memory of this many slots."""
-    slot = regions.details["slot"].astype(np.int64)
-    if slot.min() < 0 or slot.max() >= slots:
-        raise RunError(f"regions.parquet of {run.path} names slots beyond {slots}: train again with --overwrite")
-    similarity = _similarity(run, regions)
-    order = np.lexsort((-similarity, slot))
-    bounds = np.searchsorted(slot[order], np.arange(slots + 1))
-    image = np.repeat(np.arange(len(regions.first) - 1), np.diff(regions.first))
-    return SlotRois(order, bounds, image, slot, similarity)
-
-
-def _similarity(run: RunFolder, regions: Regions) -> NDArray[np.float64]:
-    """Cosine of each ROI and its winner's key; an older run does not tell it, there heavy ROIs count as near."""
-    file = pq.ParquetFile(run.path / REGIONS)
-    if "similarity" not in file.schema_arrow.names:
-        return regions.weight
-    return np.nan_to_num(np.asarray(file.read(["similarity"])["similarity"].to_numpy(), np.float64))
+def _nearest_of(before: SlotRegions, more: SlotRegions, most: int) -> SlotRegions:
+    """Of both, the nearest ROIs of each slot, each of another image."""
+    number, image, slot, similarity = (
+        np.concatenate([getattr(some, name) for some in (before, more)])
+        for name in ("number", "image", "slot", "similarity")
+    )
+    order = np.lexsort((number, -similarity, slot))
+    pair = slot[order] * (image.max(initial=0) + 1) + image[order]
+    _, first = np.unique(pair, return_index=True)
+    order = order[np.sort(first)]
+    starts = np.searchsorted(slot[order], slot[order])  # (k,) where the slot of each begins
+    order = order[np.arange(len(order)) - starts < most]
+    return SlotRegions(number[order], image[order], slot[order], similarity[order])
 
 
 def crops_of(picture: Picture, boxes: NDArray[np.int32]) -> list[Image.Image]:

@@ -42,12 +42,14 @@ def write_report(run: RunFolder, out: Path | None = None, *, pictures: int = PIC
     try:
         with replaced_folder(out, REPORT, overwrite=True) as building:
             have = write_pages(run, building, pictures)
+            run.refuse_rewritten()
             if pictures and not have.any() and (out / "pictures").is_dir():
                 raise RunError(
                     f"there are no images at {run.data['path']}, and {out} still has their pictures, so it stays as it "
                     f"is: open {out / 'index.html'}, or bring the images back and write it again"
                 )
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of Arrow's, too
+        run.refuse_rewritten()
         raise RunError(f"the files of {run.path} are damaged ({error!r}): train again with --overwrite") from error
     return out / "index.html"
 
@@ -89,7 +91,7 @@ def write_pages(run: RunFolder, folder: Path, pictures: int) -> NDArray[np.bool_
     write_data(folder, "run", describe_run(run, records))
     write_data(folder, STORE, _HERE)
     write_names(records, folder)
-    groups = read_duplicates(run.path / DUPLICATES)
+    groups = read_duplicates(run.path / DUPLICATES, len(records))
     twins = write_twins(records, groups, originals, folder)
     vectors = read_vectors(run, records)
     similar = None if vectors is None else find_similar(records, vectors, seen(records))

@@ -27,6 +27,11 @@ SECTIONS = (  # title, and how the names of its values begin
     ("Schedule", ("keep", "lr/", "seconds")),
 )
 OTHER = "The method’s own figures"
+PHASES = {  # of the paper's method, in words
+    "init-cnn": "the network alone",
+    "init-memory": "the memory alone",
+    "joint": "network and memory",
+}
 TITLES = {  # name: title and what it says
     "test/top1": ("Accuracy", "share of test images that are classified rightly"),
     "scores/stability": ("Score stability", "rank correlation of the images’ scores with those an epoch before"),
@@ -104,6 +109,7 @@ def write_training_page(frame: Frame, run: RunFolder, folder: Path) -> None:
         page="Training",
         rows=rows,
         stretches=stretches(rows),
+        phases=PHASES,
         sections=[(title, own) for title, own in sections if own],
         x_ticks=x_ticks(len(rows)),
         names=names,

@@ -13,7 +13,16 @@ from somnet.data.sources import absolute
 from somnet.errors import RunError
 from somnet.runs.data_changes import changes_of, write_images
 from somnet.system.files import clear_leftovers, display_name, parse_json, write_json, write_text
-from somnet.system.folders import CONFIG, DATA, LAST, USED_DECISIONS, WRITTEN, refuse_strange_files, refuse_taken
+from somnet.system.folders import (
+    CONFIG,
+    DATA,
+    EXPORT,
+    LAST,
+    USED_DECISIONS,
+    WRITTEN,
+    refuse_strange_files,
+    refuse_taken,
+)
 
 log = logging.getLogger("somnet")
 
@@ -31,10 +40,9 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
     if resume and overwrite:
         raise RunError("--resume and --overwrite contradict each other: give one of them")
     refuse_strange_files(out)
-    ours = is_run(out)
     how = "--resume to continue, --overwrite to start over"
-    refuse_taken(out, "a somnet run", ours=ours, meant=resume or overwrite, how=how)
-    if ours and resume and (out / CONFIG).is_file():  # without it, the run was killed before it started
+    refuse_taken(out, "a somnet run", ours=lambda: is_run(out), meant=resume or overwrite, how=how)
+    if resume and is_run(out) and (out / CONFIG).is_file():  # without it, the run was killed before it started
         before = load_config(out / CONFIG)
         if before.hash() != config.hash():
             changed = _differences(before, config)
@@ -42,11 +50,11 @@ def check_free(out: Path, config: Config, *, resume: bool, overwrite: bool) -> N
 
 
 def as_started(out: Path, config: Config, *, resume: bool) -> Config:
-    """The config with the decisions, links and threads of the run that is resumed; others are refused."""
+    """The config with the decisions, links, clean split and threads of the resumed run; others are refused."""
     if not resume or not is_run(out):
         return config
     before = load_config(out / CONFIG) if (out / CONFIG).is_file() else config
-    for name in ("follow_links", "threads"):
+    for name in ("follow_links", "clean_val", "threads"):
         told, own = getattr(config, name), getattr(before, name)
         if told not in (Config.model_fields[name].default, own):
             raise RunError(f"{out} was started with {name} = {own}: leave out yours, or add --overwrite")
@@ -63,6 +71,8 @@ def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
     if overwrite:
         for name in (*WRITTEN, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
+        if (out / EXPORT).is_dir():
+            log.warning("%s is still that of the training before: export again with --overwrite", out / EXPORT)
     clear_leftovers(out)
     clear_cache()
     if (out / LAST).is_file() and (out / DATA).is_file():
@@ -72,8 +82,8 @@ def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
     path, images = _place(data.path), len(data.train)
     prints = {"fingerprint": data.fingerprint(), "test_fingerprint": data.test_fingerprint()}
     about = {"path": path, "classes": data.classes, "images": images, **prints}
+    write_json(out / DATA, about)  # first: it tells that the folder is a run's
     write_images(out, data)
-    write_json(out / DATA, about)
     if decisions:
         write_decisions(out / USED_DECISIONS, decisions)
         config = config.model_copy(update={"decisions": (str((out / USED_DECISIONS).resolve()),)})

@@ -1,10 +1,9 @@
 """The whole state of a run in one safetensors file: tensors, and a JSON text in its header. Nothing can execute."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,11 +11,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from somnet.errors import RunError
+from somnet.methods.base import Method
+from somnet.runs.checkpoint_arrays import Checksum
 from somnet.system.files import atomic_path, parse_json
 
-if TYPE_CHECKING:
-    from somnet.methods.base import Method  # a report reads a memory, and needs no method
-
+MOST_STATE = 50_000_000  # characters; one can become 25 bytes in memory
 METHOD = "method."  # how the names of a method's tensors begin
 
 
@@ -36,6 +35,8 @@ def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(file, framework="pt") as reader:
             about = reader.metadata() or {}
+            if len(about["state"]) > MOST_STATE:
+                raise ValueError("its state is far too long")
             state = parse_json(about["state"])
             tensors = {name: reader.get_tensor(name) for name in reader.keys()}  # noqa: SIM118
     except FileNotFoundError:
@@ -53,15 +54,14 @@ def load_checkpoint(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _checksum(tensors: Mapping[str, Tensor], state: str) -> str:
-    """Of all that a checkpoint says: a bit that a disk has changed would give another network, and no error."""
-    digest = hashlib.blake2b(state.encode(), digest_size=16)
+    checksum = Checksum(state)
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+        content = tensor.reshape(-1).view(torch.uint8).numpy()
+        checksum.add(name, str(tensor.dtype), tuple(tensor.shape), content)
+    return checksum.text()
 
 
-def restore_method(method: "Method", tensors: Mapping[str, Tensor]) -> None:
+def restore_method(method: Method, tensors: Mapping[str, Tensor]) -> None:
     """Give a method the state that a checkpoint has of it; ValueError where it does not match."""
     state = {name.removeprefix(METHOD): tensor for name, tensor in tensors.items() if name.startswith(METHOD)}
     for name, own in method.state_dict().items():

@@ -14,6 +14,7 @@ from somnet.data.index import Index
 from somnet.data.proposals import KEY, content_keys
 from somnet.data.sources import open_source
 from somnet.errors import SomnetError
+from somnet.runs.limits import read_run_table
 from somnet.system.files import atomic_path, display_name, some
 from somnet.system.folders import IMAGES
 
@@ -51,7 +52,7 @@ def write_images(out: Path, data: "DataSet") -> None:
 def trained_keys(out: Path) -> dict[str, bytes | None] | None:
     """The content key of each training image of a run by its name; None for a run that does not tell."""
     try:
-        table = pq.read_table(out / IMAGES).select(SCHEMA.names).cast(SCHEMA)
+        table = read_run_table(out / IMAGES).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
     return dict(zip(table["file_name"].to_pylist(), table["key"].to_pylist(), strict=True))

@@ -29,4 +29,6 @@ def flagged_sentence(images: pa.Table) -> str:
     flagged = score[score < choose_threshold(score)]
     if len(flagged) == 0:
         return "no label is doubted"
+    if len(flagged) == 1:
+        return "1 label is doubted, and probably wrong"
     return f"{len(flagged):,} labels are doubted, of which about {(1 - flagged).sum():,.0f} are wrong"

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
 
 from somnet.config import Config
-from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.bags import BagBatches, Inputs, each_image_once
 from somnet.data.dataset import FORWARD_IMAGES, Part, make_inputs, warn_of_folders
 from somnet.data.embeddings import COLUMN, NAME
+from somnet.data.loading import load
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
 from somnet.methods.base import Method
@@ -65,6 +65,8 @@ def compact_vectors(network: Network, inputs: Inputs, count: int, compute: Compu
     Near each other there is similar to the network. Some images decide about the directions, so that the features
     of all of them are never in memory at once.
     """
+    from sklearn.decomposition import PCA  # here, as it takes a second: most commands do without
+
     some = np.unique(np.linspace(0, count - 1, min(count, FITTED)).astype(np.int64))
     fitted = np.concatenate([*map(_unit, image_vectors(network, inputs, some, compute))])
     directions = PCA(min(COMPACT, *fitted.shape), random_state=0).fit(fitted)

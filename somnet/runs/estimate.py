@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from somnet.data.sources import open_source
 from somnet.data.transforms import Augment
 from somnet.errors import RunError, UnreadableImage
 from somnet.methods.base import Method
+from somnet.methods.frozen import with_given_vectors
 from somnet.nn.backbones import Network, set_precision
 from somnet.nn.engine import open_trunk
 from somnet.nn.tables import tables_of
@@ -38,6 +39,7 @@ BOX_BYTES = 16  # four float32: in memory, and in the cache, as they hardly comp
 BOX_READ_BYTES = 200  # of a box while the cache is read, as Python numbers
 IMAGE_BYTES = 200  # of the tables in memory that are neither boxes nor names
 REGION_BYTES, ISSUE_BYTES = 30, 120  # a row of regions.parquet, a row of issues.parquet and issues.csv
+VECTOR_BYTES = 4  # of a number of a vector that was given: float32
 PROCESS_BYTES = 700_000_000  # Python and torch, before there is any data
 
 
@@ -81,6 +83,7 @@ class Work:
     trained_bytes: int  # parameters that the optimiser changes
     state_bytes: int  # all that is saved of the method
     table_bytes: int  # of that, what has a row per image, which is in main memory
+    vector_bytes: int = 0  # of one image, in main memory, where another model has made vectors of all
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
         host_bytes=PROCESS_BYTES
         + images * (IMAGE_BYTES + work.max_boxes * (BOX_BYTES + BOX_READ_BYTES))
         + work.table_bytes
-        + work.train * work.held_bytes,
+        + work.train * work.held_bytes
+        + images * work.vector_bytes,
         cache_bytes=images * work.max_boxes * BOX_BYTES + seen * work.map_bytes,
         checkpoint_bytes=work.state_bytes + work.trained_bytes,
         table_bytes=work.train * (ISSUE_BYTES + (1 + work.max_boxes) * REGION_BYTES),
@@ -138,6 +142,7 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
 def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
     """What a method is about to do."""
     network, plan = method.network, method.plan()
+    cached = network.frozen_trunk and network.reads_images
     trained = (p for group in method.param_groups() for p in group["params"])
     return Work(
         train=train,
@@ -147,11 +152,12 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
         batch_size=config.train.batch_size,
         max_boxes=config.proposals.max_boxes,
         views=trunk_passes(config, plan),
-        map_bytes=2 * math.prod(network.input_shape) if network.frozen_trunk else 0,
+        map_bytes=2 * math.prod(network.input_shape) if cached else 0,
         held_bytes=method.held_bytes(),
         trained_bytes=sum(p.numel() * p.element_size() for p in trained),
         state_bytes=sum(t.numel() * t.element_size() for t in method.state_dict().values()),
         table_bytes=sum(t.numel() * t.element_size() for t in tables_of(method)),
+        vector_bytes=0 if network.reads_images else VECTOR_BYTES * network.width,
     )
 
 
@@ -170,14 +176,27 @@ def measure_steps(network: Network, config: Config, device: str) -> StepPace:
     """Time small steps of a copy of the network."""
     network = copy.deepcopy(network).train()
     few = min(16, config.train.batch_size)
-    pixels = torch.zeros(few, 3, config.model.imgsz, config.model.imgsz, dtype=torch.uint8, device=device)
     with torch.no_grad():
-        trunk = open_trunk(network)
-        prepared = trunk.maps(pixels)
-        prepare = _seconds(lambda: trunk.maps(pixels), device) if network.frozen_trunk else 0.0
+        prepared, prepare = _measure_trunk(network, few, device)
         forward = _seconds(lambda: network(prepared), device)
-    step = _seconds(lambda: torch.autograd.backward(network.image_features(prepared).sum()), device)
+    step = _seconds(lambda: torch.autograd.backward(_learnt_output(network, prepared).sum()), device)
     return StepPace(prepare / few, forward / few, step / few, _saved_bytes(network, prepared[:2]) // 2)
+
+
+def _learnt_output(network: Network, prepared: Tensor) -> Tensor:
+    """Logits; features where the classifier has nothing to learn, as a vote of neighbours."""
+    logits: Tensor = network(prepared)
+    return logits if logits.requires_grad else network.image_features(prepared)
+
+
+def _measure_trunk(network: Network, few: int, device: str) -> tuple[Tensor, float]:
+    """Inputs (few, ...) of what follows a trunk, and the seconds that it takes for them; 0 where there is none."""
+    if not network.reads_images:
+        return torch.zeros(few, *network.input_shape, device=device), 0.0
+    pixels = torch.zeros(few, 3, network.imgsz, network.imgsz, dtype=torch.uint8, device=device)
+    trunk = open_trunk(network)
+    prepared = trunk.maps(pixels)
+    return prepared, _seconds(lambda: trunk.maps(pixels), device) if network.frozen_trunk else 0.0
 
 
 def _saved_bytes(network: Network, prepared: Tensor) -> int:
@@ -199,7 +218,8 @@ def measure_reading(index: Index, config: Config) -> ReadPace:
     """Time the reading of some images of the data; what is usual where none can be read."""
     rows = np.unique(np.linspace(0, len(index) - 1, SAMPLE).astype(np.int64))
     some, count, proposals = index.take(rows), len(rows), config.proposals
-    boxes, mask = torch.zeros(proposals.max_boxes, 4), torch.zeros(proposals.max_boxes, dtype=torch.bool)
+    most = 1 + proposals.max_boxes  # the image itself is one
+    boxes, mask = torch.zeros(most, 4), torch.zeros(most, dtype=torch.bool)
     load, propose = [], []
     for row in range(count):
         try:
@@ -229,7 +249,7 @@ def describe_estimate(
     """The estimate as lines to read, and what of it was measured and what assumed."""
     where = device if speedup == 1 else f"a device {speedup:g} times as fast as this {device}"
     rows = [
-        ("proposals", cost.propose, f"{cores} cores"),
+        ("proposals" if work.max_boxes else "looking at the images", cost.propose, f"{cores} cores"),
         ("feature maps", cost.maps, where),
         ("loading images", cost.load, f"{cores} cores"),
         ("training", cost.train, where),
@@ -245,7 +265,9 @@ def describe_estimate(
         f"{_size(cost.checkpoint_bytes)} (twice that while it is written)",
         f"measured: {1000 * step.step:.1f} ms per training image, {1000 * step.forward:.1f} ms forward, "
         f"{_size(step.saved_bytes)} kept for the backward pass, on {device}",
-        f"{reading}: {1000 * read.load:.1f} ms to load, {1000 * read.propose:.1f} ms to find boxes, on one core",
+        f"{reading}: {1000 * read.load:.1f} ms to load, {1000 * read.propose:.1f} ms to "
+        f"{'find boxes' if work.max_boxes else 'look at'}, on one core",
+        "not counted: fits of linear classifiers, among them those that judge the labels",
         "assumed: all methods' steps cost what the network's do, all cores read equally fast, nothing is cached yet, "
         "tables of usual size" + ("" if speedup == 1 else f", and the {speedup:g} of --speedup"),
     ]
@@ -301,6 +323,7 @@ def plan_training(
     """
     keep_memory()
     device, cores = choose_device(device), cores or cores_here()
+    config = with_given_vectors(config)
     if data is not None:
         index = open_source(data, follow_links=config.follow_links)
         need_training(index, data)
@@ -312,6 +335,8 @@ def plan_training(
         reading = ReadPace.assumed()
     else:
         raise RunError("there is nothing to plan for: give the data, or --images and --classes")
+    if config.model.embeddings:
+        reading = replace(reading, load=0.0)  # no network sees the images
     labels = np.arange(sizes[0], dtype=np.int64) % sizes[2]
     method = placed(build_method(config, labels, sizes[2], pretrained=False), device)  # weights cost no time
     set_precision(method, choose_precision(config.train.precision, device))

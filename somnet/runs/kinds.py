@@ -21,14 +21,14 @@ KINDS = {  # the gravest last; their columns
     "label": "is_label_issue",
     "unreadable": "is_unreadable_issue",
 }
-_PLURALS = {
-    "duplicate": "duplicates",
-    "poor": "poor pictures",
-    "background": "small among clutter",
-    "test-leak": "leaks into test",
-    "outlier": "outliers",
-    "label": "wrong labels",
-    "unreadable": "unreadable",
+_NAMES = {  # of one, of several
+    "duplicate": ("duplicate", "duplicates"),
+    "poor": ("poor picture", "poor pictures"),
+    "background": ("small among clutter", "small among clutter"),
+    "test-leak": ("leak into test", "leaks into test"),
+    "outlier": ("outlier", "outliers"),
+    "label": ("wrong label", "wrong labels"),
+    "unreadable": ("unreadable", "unreadable"),
 }
 
 
@@ -47,7 +47,8 @@ def count_kinds(images: pa.Table) -> dict[str, int]:
 def counted_kinds(images: pa.Table) -> str:
     """How many images have each kind, the gravest first, as words."""
     counts = count_kinds(images)
-    return ", ".join(f"{counts[kind]:,} {_PLURALS[kind]}" for kind in reversed(KINDS) if counts[kind]) or "no issues"
+    found = [f"{counts[kind]:,} {_NAMES[kind][counts[kind] > 1]}" for kind in reversed(KINDS) if counts[kind]]
+    return ", ".join(found) or "no issues"
 
 
 def explain(images: pa.Table) -> list[dict[str, str]]:
@@ -64,7 +65,8 @@ def explain(images: pa.Table) -> list[dict[str, str]]:
 
 def percent(share: float | None) -> str:
     """A share as text: 4 %."""
-    return f"{100 * (share or 0.0):.0f} %"
+    shown = 100 * (share or 0.0)
+    return f"{shown:.0f} %" if shown >= 1 else "less than 1 %"
 
 
 def _duplicate(row: dict[str, Any]) -> str:
@@ -98,7 +100,7 @@ def _label(row: dict[str, Any]) -> str:
     other = row.get("suggested_label")
     instead = f" and are sure of “{other}”" if other else ""
     score = percent(row["label_score"])
-    return f"Probably not “{row['given_label']}”: the other images give this label only {score}{instead}."
+    return f"Probably not “{row['given_label']}”: the other images give this label {score}{instead}."
 
 
 def _unreadable(row: dict[str, Any]) -> str:

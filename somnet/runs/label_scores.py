@@ -12,9 +12,11 @@ whose share of the others is s,
 
 Where labels are flipped a tells, where pictures show no class at all q(y). Both are of the network before it was
 trained, which no label has touched.
-Where a person has judged some labels, the others' scores are corrected by that (methods/review.py).
+Where there is a clean validation split, r is what its images make of it (methods/right_examples.py). Where a person has
+judged some labels, the others' scores are corrected by that (methods/review.py).
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,19 +30,23 @@ from scipy.special import expit
 
 from somnet.config import Config
 from somnet.core.types import BagBatch
-from somnet.data.bags import BagBatches, each_image_once, load
+from somnet.data.bags import BagBatches, each_image_once
 from somnet.data.dataset import FORWARD_IMAGES, Part, region_inputs
+from somnet.data.loading import load
 from somnet.methods.base import Method
 from somnet.methods.features import region_features
 from somnet.methods.label_evidence import RegionFeatures
 from somnet.methods.label_judgement import GivenLabels, Regions, judge_labels
 from somnet.methods.review import WIDTH, Judgements, learn, most_telling, scored_labels
+from somnet.methods.right_examples import probability_right
 from somnet.methods.typicality import fit_typicality
 from somnet.runs.doubt import OUTLIER, SURE, choose_threshold
 from somnet.runs.embedding import untouched_network
 from somnet.system.compute import Compute
 from somnet.system.progress import track
 from somnet.system.ranks import ALONE
+
+log = logging.getLogger("somnet")
 
 TINY = 1e-12
 
@@ -56,39 +62,57 @@ class LabelScores:
     """(m,) images whose judgement by a person would tell most, the best first."""
 
 
-def score_labels(
-    method: Method, part: Part, config: Config, compute: Compute, dropped: Part | None = None
-) -> LabelScores:
-    """Judge the label of each training image; several ranks need not, one is enough.
+@dataclass(frozen=True)
+class Beside:
+    """Images beside the training images whose labels are judged, too, for what that tells."""
 
-    What a person has judged, and `dropped`, tells about the others (methods/review.py).
-    """
-    compute = replace(compute, ranks=ALONE)
+    dropped: Part | None = None  # by a person: their labels are wrong
+    right: Part | None = None  # whose labels are right
+
+    def parts(self) -> list[Part]:
+        """Those that there are."""
+        return [part for part in (self.dropped, self.right) if part is not None]
+
+    def labels(self) -> NDArray[np.int64]:
+        """Their labels (k,), the dropped ones first."""
+        return np.concatenate([np.zeros(0, np.int64), *(part.labels for part in self.parts())])
+
+    def is_dropped(self) -> NDArray[np.bool_]:
+        """Which of them (k,) a person has dropped."""
+        return np.arange(len(self.labels())) < (0 if self.dropped is None else len(self.dropped))
+
+
+def score_labels(
+    method: Method, part: Part, config: Config, compute: Compute, beside: Beside | None = None
+) -> LabelScores:
+    """Judge the label of each training image; several ranks need not, one is enough."""
+    compute, beside = replace(compute, ranks=ALONE), beside or Beside()
     network = untouched_network(method, config, compute)
-    parts = [part] if dropped is None else [part, dropped]
+    parts = [part, *beside.parts()]
     inputs = [region_inputs(each, network, config, compute) for each in parts]
     workers = compute.loaders_of(cached=network.frozen_trunk)
 
     def regions() -> Iterator[tuple[NDArray[np.int64], RegionFeatures]]:
         with torch.no_grad(), track("judging labels", sum(map(len, parts))) as advance:
-            for first, each, shown in zip((0, len(part)), parts, inputs, strict=False):
+            starts = np.cumsum([0, *map(len, parts[:-1])])
+            for first, each, shown in zip(starts, parts, inputs, strict=True):
                 batches = BagBatches(each_image_once(each.labels), FORWARD_IMAGES, shown, None, seed=None)
                 loaded = load(batches, workers, device=compute.device)
                 for rows, some in region_features(network, partial(_once, loaded)):
                     yield first + rows, some
                     advance(len(rows))
 
-    return judge(regions, part, dropped, config.seed)
+    return judge(regions, part, beside, config.seed)
 
 
 def _once(batches: Iterator[BagBatch], _: int) -> Iterator[BagBatch]:
     return batches
 
 
-def judge(regions: Regions, part: Part, dropped: Part | None, seed: int) -> LabelScores:
-    """The same from what the regions of all images, the dropped ones last, look like."""
-    n, given = len(part), _before_review(part, dropped)
-    labels, away = given.judged, np.zeros(len(given.label) - len(part), bool)  # (N,), (N - n,)
+def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScores:
+    """The same from what the regions of all images look like, the training images first."""
+    n, given = len(part), _before_review(part, beside)
+    labels, dropped = given.judged, beside.is_dropped()  # (N,), (N - n,)
     own, share, similarity, lift, of_other, lift_of_other = np.zeros((6, len(labels)))
     other, nearest = np.zeros((2, len(labels)), np.int64)
     description = np.zeros((len(labels), WIDTH), np.float16)
@@ -105,12 +129,16 @@ def judge(regions: Regions, part: Part, dropped: Part | None, seed: int) -> Labe
         description[rows, : heard.description.shape[1]] = heard.description
     typicality = fit_typicality(similarity, lift)
     right = own * (1 - spare_varied_classes(typicality.foreign(similarity, lift), labels))
+    unknown = np.append(np.ones(n, bool), dropped)  # (N,)
+    right[unknown] = probability_right(right[unknown], right[~unknown])
+    if beside.right is not None:
+        log.info("label_score is calibrated by the %d images of val", len(beside.right))
     explained = share * (1 - typicality.foreign(of_other, lift_of_other))
     known = 1 - (1 - right) * (1 - explained)
-    reviewed = np.append(part.judged_labels >= 0, ~away)
+    reviewed = np.append(part.judged_labels >= 0, dropped)
     found = Judgements(np.flatnonzero(reviewed), (given.label == labels)[reviewed]).some(seed)
     learnt = learn(scored_labels(right, own, similarity, labels, description), found)
-    asked = np.append(~part.verified, away)
+    asked = np.append(~part.verified, np.zeros(len(dropped), bool))
     suggested = suggestions(other, (1 - right) * explained, nearest)
     return LabelScores(
         np.where(part.verified, 1.0, expit(learnt.odds[:n])).astype(np.float32),
@@ -120,16 +148,16 @@ def judge(regions: Regions, part: Part, dropped: Part | None, seed: int) -> Labe
     )
 
 
-def _before_review(part: Part, dropped: Part | None) -> GivenLabels:
-    """All images, the dropped ones last: the labels that they came with are judged, by what a person made of them."""
-    away = np.zeros(0, np.int64) if dropped is None else dropped.labels
-    no = np.full(len(away), -1)
+def _before_review(part: Part, beside: Beside) -> GivenLabels:
+    """All images: the labels that they came with are judged, by what a person made of the training images."""
+    others = beside.labels()
+    no = np.full(len(others), -1)
     return GivenLabels(
         np.append(part.labels, no),
         len(part.index.classes),
         np.append(part.groups, no),
         np.append(part.verified, no > 0),
-        np.append(np.where(part.judged_labels < 0, part.labels, part.judged_labels), away),
+        np.append(np.where(part.judged_labels < 0, part.labels, part.judged_labels), others),
     )
 
 

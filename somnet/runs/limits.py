@@ -1,20 +1,27 @@
 """What a run folder may cost to open. It may come from a stranger: sizes are checked before anything is allocated."""
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from somnet.config import Config
 from somnet.errors import RunError
 from somnet.system.folders import IMAGES, ISSUES, REGIONS
+from somnet.system.memory import little_memory
 
 MOST_IMAGES = 5_000_000
 MOST_CLASSES = 100_000
 FREE_BYTES = 1_000_000_000  # a network up to this size needs no checkpoint to vouch for it
 FREE_ROWS = 1_000_000  # the same for the rows of a table
 ROW_BYTES = 4  # a row of scores that differ takes more on disk, however it is packed
+TABLE_BYTES = 400_000_000  # what a table of a few rows may take in memory, at most ...
+UNPACKED = 20  # ... or so many times what it takes on disk, if that is more
+LONGEST_TEXT = 40_000  # bytes, of a name or a reason
 
 
 def check_tables(run: Path, images: int, boxes: int) -> None:
@@ -34,6 +41,30 @@ def check_table(file: Path, most_rows: int) -> None:
             f"{file} claims {rows:,} rows in {size:,} bytes, for {most_rows:,} at most: it is damaged or made to harm; "
             "train again"
         )
+
+
+@contextlib.contextmanager
+def reading_table(file: Path) -> Iterator[None]:
+    """Within this context what is read of a table may take a multiple of its size on disk, and not more."""
+    size = file.stat().st_size
+    try:
+        with little_memory(max(TABLE_BYTES, UNPACKED * size)):
+            yield
+    except MemoryError:  # of Arrow's, too
+        raise RunError(f"{file} has {size:,} bytes, but needs far more memory: it is damaged or made to harm") from None
+
+
+def read_run_table(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of a run, which may hold few bytes that stand for very many; OSError or an error of Arrow's if none.
+
+    What it would take in memory is told by no header that could be trusted, so little is given to its reader.
+    """
+    with reading_table(file):
+        table = pq.read_table(file, columns=columns)
+    for name in (field.name for field in table.schema if pa.types.is_string(field.type)):
+        if (pc.max(pc.binary_length(table[name])).as_py() or 0) > LONGEST_TEXT:
+            raise RunError(f"{file} has a {name} that is far too long: it is damaged or made to harm; train again")
+    return table
 
 
 def check_network(config: Config, classes: int, checkpoint: Path) -> None:

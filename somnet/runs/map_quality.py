@@ -25,20 +25,6 @@ def topographic_errors(first: Tensor, second: Tensor, side: int) -> Tensor:
     return torch.maximum(rows, columns) > 1
 
 
-def u_matrix(keys: Tensor, side: int) -> Tensor:
-    """Mean cosine distance (L,) of each unit key to those of the slots beside it; ridges separate clusters."""
-    grid = keys.view(side, side, -1)
-    total, count = torch.zeros(side, side), torch.zeros(side, side)
-    for here, beside in ((grid[:-1], grid[1:]), (grid[:, :-1], grid[:, 1:])):
-        distance = 1.0 - (here * beside).sum(dim=2)  # (rows, columns) that have a slot below, or to the right
-        rows, columns = distance.shape
-        for first_row, first_column in ((0, 0), (side - rows, side - columns)):  # each pair counts for both
-            place = slice(first_row, first_row + rows), slice(first_column, first_column + columns)
-            total[place] += distance
-            count[place] += 1
-    return (total / count.clamp(min=1)).clamp(min=0).flatten()
-
-
 def rank_correlation(a: Tensor, b: Tensor) -> float | None:
     """Spearman's: 1 for the same order, -1 for the reverse; None where there is no order to speak of."""
     ranks = torch.stack([_ranks(a), _ranks(b)])

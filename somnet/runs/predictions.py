@@ -1,4 +1,4 @@
-"""Which files to predict, and the table of predictions."""
+"""Which files to predict, who does it, and the table of predictions."""
 
 import csv
 import glob
@@ -6,6 +6,7 @@ import json
 import logging
 import mimetypes
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -13,10 +14,14 @@ from typing import IO
 from somnet.data.sources.folder import files_below
 from somnet.data.sources.links import LEADS_OUT
 from somnet.errors import DataError, RunError
-from somnet.runs.run import Prediction
+from somnet.runs.network_graph import open_network
+from somnet.runs.prediction import Prediction, predicted
+from somnet.runs.run_folder import RunFolder
 from somnet.system.files import atomic_path, csv_cell, display_name, some
 
 log = logging.getLogger("somnet")
+
+GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where Linux has them: of NVIDIA, in Windows' subsystem, of AMD
 
 _KINDS = mimetypes.MimeTypes()  # Python's own list, the same on every machine
 
@@ -62,6 +67,22 @@ def _expand(path: str, follow_links: bool, left_out: list[str]) -> Iterator[str]
 def _may_be_an_image(file: str) -> bool:
     kind, _ = _KINDS.guess_type("file" + os.path.splitext(file)[1])
     return kind is None or kind.startswith("image/")
+
+
+def predict_files(
+    run: RunFolder, files: Sequence[str], *, device: str, top: int, batch_size: int, evidence: bool
+) -> Iterator[Prediction]:
+    """What `Run.predict` gives; torch is loaded only where the cache has not the network yet, or a GPU may be here."""
+    on_cpu = device == "cpu" or (device == "auto" and _surely_no_gpu())
+    if on_cpu and not evidence and (classify := open_network(run, top)) is not None:
+        return predicted(files, classify, run.config.model.imgsz, batch_size)
+    from somnet.runs.run import Run
+
+    return Run(run.path).predict(files, device=device, top=top, batch_size=batch_size, evidence=evidence)
+
+
+def _surely_no_gpu() -> bool:
+    return sys.platform == "linux" and not any(map(os.path.exists, GPUS))
 
 
 def check_table(out: Path, *, overwrite: bool) -> None:

@@ -1,20 +1,20 @@
 """A run on disk, finished or interrupted, and what can be done with its network."""
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from somnet.config import Config
-from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.bags import BagBatches, Inputs, each_image_once
 from somnet.data.dataset import (
     FORWARD_IMAGES,
     Part,
@@ -24,30 +24,28 @@ from somnet.data.dataset import (
     unreadable_files,
     warn_of_folders,
 )
-from somnet.data.decode import read_picture
 from somnet.data.embeddings import Embeddings, read_embeddings
 from somnet.data.index import Index
-from somnet.data.location import Location
+from somnet.data.loading import load
 from somnet.data.proposals import scan
 from somnet.data.sources import open_source
-from somnet.data.transforms import to_square
-from somnet.errors import DataError, RunError, UnreadableImage
+from somnet.errors import DataError, RunError
 from somnet.methods.base import Method, find_method
 from somnet.nn.backbones import Network
-from somnet.nn.engine import Trunk, open_trunk
+from somnet.nn.engine import open_trunk, write_graph
 from somnet.nn.vectors import make_network
 from somnet.runs.checkpoint import load_checkpoint, restore_method
 from somnet.runs.embedding import embed
 from somnet.runs.limits import check_network
 from somnet.runs.metrics import per_class, top_k
+from somnet.runs.network_graph import keep_network, made_up_images, open_network
 from somnet.runs.notebook import html_table
+from somnet.runs.prediction import IMAGES_AT_ONCE, Classifier, Images, Prediction, best_classes, predicted
 from somnet.runs.run_folder import RunFolder
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
 from somnet.system.files import display_name, some
 from somnet.system.folders import LAST, SUMMARY
-from somnet.system.parallel import in_threads
-from somnet.system.progress import track
 
 log = logging.getLogger("somnet")
 
@@ -89,19 +87,6 @@ class Evaluation:
         return html_table(title, ("class", "top-1 %"), rows)
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The classes of an image, most probable first; or why there are none."""
-
-    file_name: str
-    labels: tuple[str, ...] = ()
-    probabilities: tuple[float, ...] = ()
-    unreadable_reason: str | None = None
-    evidence: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
-    """(H, W) what each place adds to the first class's logit, beyond what it adds to the average class."""
-    heatmap: str | None = None  # file with a picture of the evidence
-
-
 class Run(RunFolder):
     """A finished or interrupted run on disk, and its network."""
 
@@ -137,7 +122,9 @@ class Run(RunFolder):
         try:
             restore_method(method, tensors)
         except ValueError as error:
+            self.refuse_rewritten()
             raise RunError(f"{self.path / LAST} does not match its config ({error}): train again") from None
+        self.refuse_rewritten()  # the weights may be those of another run by now
         return method.eval()
 
     def evaluate(
@@ -197,11 +184,11 @@ class Run(RunFolder):
 
     def predict(
         self,
-        images: Path | str | Sequence[Path | str | Location],
+        images: Images,
         *,
         device: str = "auto",
         top: int = 5,
-        batch_size: int = FORWARD_IMAGES,
+        batch_size: int = IMAGES_AT_ONCE,
         evidence: bool = False,
     ) -> Iterator[Prediction]:
         """Classes of an image file or of several, in their order; a bad file gives a prediction with a reason.
@@ -209,43 +196,47 @@ class Run(RunFolder):
         With `evidence`, a prediction also says how much each place of the image speaks for its first class.
         """
         keep_memory()
-        images = [images] if isinstance(images, Path | str) else images
-        model = self.model.to(choose_device(device))
+        device = choose_device(device)
+        classify = None if evidence or device != "cpu" else self._graph(top)
+        classify = classify or self._in_torch(device, top, evidence=evidence)
+        yield from predicted(images, classify, self.config.model.imgsz, batch_size)
+
+    def _graph(self, top: int) -> Classifier | None:
+        """The network in onnxruntime, written now if the cache lacks it; None if it cannot be."""
+        if (found := open_network(self, top)) is None and self.model.reads_images:
+            model, side = self.model.cpu(), self.config.model.imgsz
+            pixels = torch.from_numpy(made_up_images(side))
+            with torch.no_grad(), contextlib.suppress(Exception):  # of many kinds; torch can always do it
+                whole = FromPixels(model).eval()
+                keep_network(self, write_graph(whole, pixels[:1]), whole(pixels).numpy())
+                found = open_network(self, top)
+        return found
+
+    def _in_torch(self, device: str, top: int, *, evidence: bool) -> Classifier:
+        model = self.model.to(device)
         trunk = open_trunk(model)
-        decoded = in_threads(partial(_pixels, side=self.config.model.imgsz), images, ahead=2 * batch_size)
-        with track("predicting", len(images)) as advance:
-            for start in range(0, len(images), batch_size):
-                names = [str(image) for image in images[start : start + batch_size]]
-                yield from self._predict_batch(trunk, model, names, list(islice(decoded, len(names))), top, evidence)
-                advance(len(names))
 
-    @torch.no_grad()
-    def _predict_batch(
-        self, trunk: Trunk, model: Network, names: list[str], decoded: list[Tensor | str], top: int, evidence: bool
-    ) -> list[Prediction]:
-        good = [what for what in decoded if isinstance(what, Tensor)]
-        inputs = trunk.maps(torch.stack(good).to(model.mean.device)) if good else None
-        done = iter(()) if inputs is None else self._classify(model, inputs, top, evidence)
-        return [
-            Prediction(name, unreadable_reason=what) if isinstance(what, str) else replace(next(done), file_name=name)
-            for name, what in zip(names, decoded, strict=True)
-        ]
+        @torch.no_grad()
+        def classify(pixels: NDArray[np.uint8]) -> Iterator[Prediction]:
+            inputs = trunk.maps(torch.from_numpy(pixels).to(device))
+            cells = model.evidence(inputs) if evidence else None  # (I, C, H, W)
+            logits = model(inputs) if cells is None else cells.mean(dim=(2, 3))  # (I, C)
+            for row, found in enumerate(best_classes(logits.cpu().numpy(), self.classes, top)):
+                heat = None if cells is None else cells[row, logits[row].argmax()] - cells[row].mean(dim=0)  # (H, W)
+                yield found if heat is None else replace(found, evidence=heat.cpu().numpy())
 
-    def _classify(self, model: Network, inputs: Tensor, top: int, evidence: bool) -> Iterator[Prediction]:
-        cells = model.evidence(inputs) if evidence else None  # (I, C, H, W)
-        logits = model(inputs) if cells is None else cells.mean(dim=(2, 3))  # (I, C)
-        best = logits.softmax(dim=1).topk(min(top, len(self.classes)), dim=1)
-        for row, (shares, places) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            heat = None if cells is None else (cells[row, places[0]] - cells[row].mean(dim=0)).cpu().numpy()  # (H, W)
-            yield Prediction("", tuple(self.classes[i] for i in places), tuple(shares), evidence=heat)
+        return classify
 
 
-def _pixels(image: Path | str | Location, side: int) -> Tensor | str:
-    """The network's view of a file, or why there is none."""
-    try:
-        return to_square(read_picture(image, at_least=side).image, side)
-    except UnreadableImage as error:
-        return str(error)
+class FromPixels(nn.Module):
+    """uint8 pixels (I, 3, H, W) to logits (I, C). The normalisation is inside, where nobody can get it wrong."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.network(self.network.prepare(pixels))  # type: ignore[no-any-return]
 
 
 def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretrained: bool | None = None) -> Method:

@@ -1,15 +1,15 @@
 """What the folder of a run tells without loading torch: enough to clean, and to begin a report."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from somnet.config import load_config, mistakes
 from somnet.errors import RunError
-from somnet.runs.limits import MOST_CLASSES, MOST_IMAGES, check_tables
+from somnet.runs.limits import MOST_CLASSES, MOST_IMAGES, check_tables, read_run_table
 from somnet.system.files import parse_json
 from somnet.system.folders import CONFIG, DATA, ISSUES, SUMMARY, USED_DECISIONS, refuse_strange_files
 
@@ -31,6 +31,7 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         refuse_strange_files(self.path)
+        self._began = self._files_of_its_begin()
         if not (self.path / CONFIG).is_file():
             raise RunError(f"{self.path} is not a run (it has no {CONFIG}): give the --out folder of somnet train")
         config = load_config(self.path / CONFIG)
@@ -47,6 +48,25 @@ class RunFolder:
         self.classes: tuple[str, ...] = tuple(self.data["classes"])
         check_tables(self.path, self.data["images"], self.config.proposals.max_boxes)
 
+    def refuse_rewritten(self) -> None:
+        """Refuse what was read of a run if another training has begun in its folder since: it may be of two runs.
+
+        A training writes these files before any other, and never again.
+        """
+        if self._files_of_its_begin() != self._began:
+            raise RunError(f"{self.path} was trained anew while it was read: wait until that ends, and try again")
+
+    def _files_of_its_begin(self) -> list[tuple[int, int, int] | None]:
+        found: list[tuple[int, int, int] | None] = []
+        for name in (DATA, CONFIG):
+            try:
+                status = os.stat(self.path / name)
+            except OSError:  # whoever reads it will tell
+                found.append(None)
+            else:
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return found
+
     @property
     def summary(self) -> dict[str, Any]:
         """The content of summary.json."""
@@ -59,6 +79,6 @@ class RunFolder:
     def scores(self) -> pa.Table:
         """A row per training image: the content of issues.parquet."""
         try:
-            return pq.read_table(self.path / ISSUES)
+            return read_run_table(self.path / ISSUES)
         except (OSError, pa.ArrowException):
             raise RunError(f"{self.path} has no scores yet: continue with somnet train --resume") from None

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from somnet.core.types import BagBatch
-from somnet.data.bags import BagBatches, Inputs, each_image_once, load
+from somnet.data.bags import BagBatches, Inputs, each_image_once
 from somnet.data.dataset import FORWARD_IMAGES, Part, Unreadable, make_inputs, region_inputs
+from somnet.data.loading import load
 from somnet.methods.base import Method
 from somnet.runs.doubt import BELIEVED
 from somnet.runs.metrics import auroc, iou

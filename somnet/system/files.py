@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import shutil
 import tempfile
 import time
@@ -48,11 +49,16 @@ def is_leftover(file: Path) -> bool:
 
 
 def clear_leftovers(folder: Path, *, hours: float = 0.0) -> None:
-    """Delete what killed processes have left below a folder; `hours` old, where others may be writing."""
-    for file in folder.rglob(f".*{LEFTOVER}"):
-        with contextlib.suppress(OSError):  # somebody else was faster, or may not
-            if file.is_file() and time.time() - file.stat().st_mtime >= hours * 3600:
-                file.unlink()
+    """Delete what killed processes have left below a folder; `hours` old, where others may be writing.
+
+    Hidden folders are left to those who write them: one may be at it, and gone in a moment.
+    """
+    for place, folders, names in os.walk(folder):  # which does not mind what vanishes meanwhile
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for file in (Path(place, name) for name in names if name.startswith(".") and name.endswith(LEFTOVER)):
+            with contextlib.suppress(OSError):  # somebody else was faster, or may not
+                if file.is_file() and time.time() - file.stat().st_mtime >= hours * 3600:
+                    file.unlink()
 
 
 def _reason(error: OSError) -> str:
@@ -111,6 +117,14 @@ def cache_folder() -> Path:
         return Path(explicit)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "somnet"
+
+
+def allow_many_files() -> None:
+    """Let this process have as many files open at once as the system allows: shells set a low limit by themselves."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # a system that grants less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def display_name(name: bytes) -> str:

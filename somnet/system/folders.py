@@ -1,9 +1,10 @@
 """The names of the files of a run folder, and whether a folder may be written."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from somnet.errors import RunError
-from somnet.system.files import is_leftover
+from somnet.system.files import cache_folder, is_leftover
 
 CONFIG, DATA, IMAGES = "config.toml", "data.json", "images.parquet"  # what a run was started with
 LAST = Path("checkpoints") / "last.safetensors"
@@ -31,10 +32,12 @@ WRITTEN = (
 
 MOST_BYTES = {
     CONFIG: 1_000_000,
-    DATA: 100_000_000,
+    DATA: 20_000_000,
     SUMMARY: 10_000_000,
-    METRICS: 500_000_000,
-}  # at most
+    METRICS: 50_000_000,
+    DUPLICATES: 1_000_000_000,
+    USED_DECISIONS: 1_000_000_000,
+}  # at most; a byte of JSON can become 25 in memory
 
 
 def refuse_strange_files(run: Path) -> None:
@@ -59,16 +62,30 @@ def refuse_inside(out: Path, data: Path) -> None:
         )
 
 
-def refuse_taken(out: Path, kind: str, *, ours: bool, meant: bool, how: str, replaced: bool = False) -> None:
+def refuse_cache_inside(data: Path) -> None:
+    """Refuse to keep computed files in the user's data, where the next look would take them for a class."""
+    cache, place = cache_folder().resolve(), data.resolve()
+    if data.is_dir() and cache.is_relative_to(place):
+        if any(part.startswith(".") for part in cache.relative_to(place).parts):
+            return  # hidden folders are not looked into: the data may be all that a user has
+        raise RunError(
+            f"SOMNET_CACHE is {cache}, inside the data {data}, which are never changed: choose another place"
+        )
+
+
+def refuse_taken(
+    out: Path, kind: str, *, ours: Callable[[], bool], meant: bool, how: str, replaced: bool = False
+) -> None:
     """Refuse a folder that contains something else than a `kind`, or one that the user did not mean to write to.
 
-    `ours`: it is one of that kind; `meant`: a flag says so, and `how` names the flags. Nothing is written here.
+    `ours`: whether it is one of that kind, asked after the look into the folder, since who begins one at this moment
+    writes first what tells its kind; `meant`: a flag says so, and `how` names the flags. Nothing is written here.
     """
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file: give another --out")
     if not out.exists() or all(not replaced and is_leftover(file) for file in out.iterdir()):
         return
-    if not ours:
+    if not ours():
         raise RunError(f"{out} exists and is not {kind}: give another --out, or move it away")
     if not meant:
         raise RunError(f"{out} exists: add {how}, or give another --out")

@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 from somnet.errors import RunError
 
 log = logging.getLogger("somnet")
+
+LOOK_SECONDS = 0.01  # between two looks at a lock that is waited for
 
 _held: set[int] = set()  # descriptors of this process
 
@@ -28,13 +31,13 @@ os.register_at_fork(after_in_child=_forget_locks)
 
 
 @contextlib.contextmanager
-def one_writer(file: Path, target: Path) -> Iterator[None]:
+def one_writer(file: Path, target: Path, *, patience: float = 0.0) -> Iterator[None]:
     """Hold a lock file while a target is written. Where another process holds it, that one is named and we refuse.
 
-    The kernel ends a lock with the process that took it, so a file that a kill has left is free. Its text only says
-    who it was.
+    `patience`: seconds to wait for the other one, where writing takes but a moment. The kernel ends a lock with the
+    process that took it, so a file that a kill has left is free. Its text only says who it was.
     """
-    descriptor = _lock(file, target)
+    descriptor = _lock(file, target, time.monotonic() + patience)
     _held.add(descriptor)
     try:
         yield
@@ -46,7 +49,7 @@ def one_writer(file: Path, target: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _lock(file: Path, target: Path) -> int:
+def _lock(file: Path, target: Path, deadline: float) -> int:
     """An open and locked file of this name; that of an earlier writer may have been deleted while we opened it."""
     while True:
         try:
@@ -57,11 +60,17 @@ def _lock(file: Path, target: Path) -> int:
             raise RunError(
                 f"cannot write {target}: {error.strerror}: choose a writable place with free space"
             ) from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise RunError(f"{file} is not a plain file: delete it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 500, 0).decode(errors="replace").strip() or "another process"
             os.close(descriptor)
+            if time.monotonic() < deadline:
+                time.sleep(LOOK_SECONDS)
+                continue
             raise RunError(
                 f"{target} is being written by {holder}: wait until it ends, or give another --out"
             ) from None

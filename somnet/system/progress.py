@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -13,7 +14,41 @@ from rich.text import Text
 from somnet.system.files import screen_text
 
 log = logging.getLogger("somnet")
-console = Console(stderr=True)
+
+
+class _Lasting:
+    """A stream that may end before the work does: a closed terminal, or a full disk, must not stop it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """As far as there is somebody to read it."""
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it is closed
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """The same."""
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class _Screen(Console):
+    @property
+    def file(self) -> IO[str]:
+        """Standard error, whatever that is now."""
+        return cast(IO[str], _Lasting(super().file))
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+
+console = _Screen(stderr=True)
 
 Advance = Callable[..., None]
 """advance(count=1, note="") moves the bar; the note is shown behind it."""
@@ -94,16 +129,19 @@ def _bar(label: str, total: int) -> Iterator[Advance]:
 @contextlib.contextmanager
 def _lines(label: str, total: int) -> Iterator[Advance]:
     start = last = time.monotonic()
+    first: tuple[float, int] | None = None  # when a unit was done, and how many: what went before may be a preparation
     done = 0
 
     def advance(count: int = 1, note: str = "") -> None:
-        nonlocal done, last
+        nonlocal done, last, first
         done += count
         now = time.monotonic()
         if now - last >= LINE_SECONDS and done < total:
             last = now
-            speed = max(done, 1) / (now - start)
-            log.info("%s: %d/%d, %.1f/s, %s left %s", label, done, total, speed, duration((total - done) / speed), note)
+            speed = 0.0 if first is None else (done - first[1]) / (now - first[0])
+            left = f", {speed:.1f}/s, {duration((total - done) / speed)} left" if speed else ""
+            log.info("%s: %d/%d%s %s", label, done, total, left, note)
+        first = first or (now, done)
 
     yield advance
     seconds = time.monotonic() - start

@@ -7,21 +7,23 @@ all of them take the same step. The first rank writes. A single process is a wor
 import contextlib
 import itertools
 import logging
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from somnet.errors import RunError
 from somnet.system.parallel import share_of
 from somnet.system.signals import StopFlag
+from somnet.system.transfer import as_bytes
 
 log = logging.getLogger("somnet")
 
@@ -104,65 +106,63 @@ class Ranks:
     def _reduced(self, values: Sequence[float], how: "dist.ReduceOp.RedOpType") -> list[float]:
         numbers = torch.tensor(values, dtype=torch.float64)
         if self.world > 1:
-            with _named_loss():
+            with named_loss():
                 dist.all_reduce(numbers, op=how)
         reduced: list[float] = numbers.tolist()
         return reduced
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows (n, ...) of all ranks in their order; each may have another number of them."""
+        return self.gather_all({"": rows})[0][""]
+
+    def gather_all(self, rows: Mapping[str, Tensor], note: int = 0) -> tuple[dict[str, Tensor], int]:
+        """The same for several tensors of one device at once, and the largest of all ranks' notes.
+
+        How many rows each rank has is asked first; then all of it travels as bytes, in one piece.
+        """
         if self.world == 1:
-            return rows
-        counts = torch.zeros(self.world, dtype=torch.int64)
-        counts[self.rank] = len(rows)
-        with _named_loss():
-            dist.all_reduce(counts)
-            padded = rows.new_zeros(int(counts.max()), *rows.shape[1:])
-            padded[: len(rows)] = rows
-            gathered = [torch.empty_like(padded) for _ in range(self.world)]
-            dist.all_gather(gathered, padded)
-        return torch.cat([rows_of_rank[:count] for rows_of_rank, count in zip(gathered, counts.tolist(), strict=True)])
+            return dict(rows), note
+        names = sorted(rows, key=lambda name: -rows[name].element_size())  # so each begins where it may
+        table = torch.zeros(self.world, 1 + len(names), dtype=torch.int64)
+        table[self.rank] = torch.tensor([note, *(len(rows[name]) for name in names)])
+        with named_loss():
+            dist.all_reduce(table)
+        bytes_of = [_row_bytes(rows[name]) for name in names]
+        sizes = table[:, 1:] * torch.tensor(bytes_of, dtype=torch.int64)  # (ranks, names)
+        gathered = self._exchange([rows[name] for name in names], int(sizes.sum(dim=1).max()))
+        parts = [torch.split(mine[: sum(own)], own) for mine, own in zip(gathered, sizes.tolist(), strict=True)]
+        found = {
+            name: torch.cat([part[place].view(rows[name].dtype).view(-1, *rows[name].shape[1:]) for part in parts])
+            for place, name in enumerate(names)
+        }
+        return found, int(table[:, 0].max())
+
+    def _exchange(self, tensors: Sequence[Tensor], size: int) -> list[Tensor]:
+        """The bytes of all ranks' tensors, each rank's filled up to the same size."""
+        if size == 0:
+            return [torch.zeros(0, dtype=torch.uint8, device=tensor.device) for tensor in tensors[:1]] * self.world
+        mine = [as_bytes(tensor) for tensor in tensors]
+        filling = mine[0].new_zeros(size - sum(map(len, mine)))
+        packed = torch.cat([*mine, filling])
+        gathered = [torch.empty_like(packed) for _ in range(self.world)]
+        with named_loss():
+            dist.all_gather(gathered, packed)
+        return gathered
 
     def summed(self, values: Tensor) -> Tensor:
         """The sum of all ranks' tensors of the same shape."""
         total = values.detach().clone()
         if self.world > 1:
-            with _named_loss():
+            with named_loss():
                 dist.all_reduce(total)
         return total
-
-    def average(self, tensors: Sequence[Tensor], share: float) -> None:
-        """Replace tensors by their mean over the ranks, in which each counts by its share; the shares sum to 1."""
-        if self.world == 1 or not tensors:
-            return
-        flat = torch.cat([tensor.detach().flatten() for tensor in tensors]) * share
-        with _named_loss():
-            dist.all_reduce(flat)
-        for tensor, mean in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
-            tensor.detach().copy_(mean.view_as(tensor))
-
-    def average_gradients(self, parameters: Iterable[nn.Parameter], share: float) -> None:
-        """The same for gradients. Of sparse ones the rows of all ranks are brought together."""
-        if self.world == 1:
-            return
-        dense = []
-        for parameter in parameters:
-            if parameter.grad is None:
-                continue
-            if not parameter.grad.is_sparse:
-                dense.append(parameter.grad)
-                continue
-            mine = parameter.grad.coalesce()
-            rows, values = self.gather(mine.indices()[0]), self.gather(mine.values() * share)
-            parameter.grad = torch.sparse_coo_tensor(rows[None], values, mine.shape, check_invariants=False).coalesce()
-        self.average(dense, share)
 
     def follow_first(self, tensors: Iterable[Tensor]) -> None:
         """Replace tensors by those of the first rank, to the last bit."""
         if self.world > 1:
-            with _named_loss():
+            with named_loss():
                 for tensor in tensors:
-                    raw = tensor.detach().reshape(-1).view(torch.uint8).clone()  # gloo knows few kinds of numbers
+                    raw = as_bytes(tensor)  # gloo knows few kinds of numbers
                     dist.broadcast(raw, src=0)
                     tensor.detach().copy_(raw.view(tensor.dtype).view_as(tensor))
 
@@ -173,6 +173,10 @@ ALONE = Ranks()
 def started_note(out: Path) -> str:
     """The note that the work on a folder was started by this very command."""
     return f"started: {out.absolute()}"
+
+
+def _row_bytes(rows: Tensor) -> int:
+    return math.prod(rows.shape[1:]) * rows.element_size()
 
 
 def find_ranks() -> Ranks:
@@ -246,8 +250,8 @@ def device_of_rank(device: str) -> str:
 
 
 @contextlib.contextmanager
-def _named_loss() -> Iterator[None]:
-    """gloo says "connection closed", and NCCL much more, where another process has died."""
+def named_loss() -> Iterator[None]:
+    """Within this context a lost rank is named: of one, gloo says "connection closed", and NCCL much more."""
     try:
         yield
     except RuntimeError as error:

@@ -36,7 +36,7 @@ def replaced_folder(target: Path, kind: str, *, overwrite: bool) -> Iterator[Pat
     with one_writer(_beside(place, "lock"), target):
         try:
             _settle(place)
-            ours, how = is_written(place, kind), "--overwrite to replace it"
+            ours, how = (lambda: is_written(place, kind)), "--overwrite to replace it"
             refuse_taken(target, f"a somnet {kind}", ours=ours, meant=overwrite, how=how, replaced=True)
             new.mkdir()
             yield new

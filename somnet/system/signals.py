@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM: at once where nothing is lost, as before and after phases; between two steps while training."""
+"""Ctrl-C, SIGTERM and a closed terminal: at once where nothing is lost, as before and after phases; between two steps
+while training.
+"""
 
 import contextlib
 import signal
@@ -8,7 +10,7 @@ from types import FrameType
 
 from somnet.errors import RunError, TrainingStopped
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CONTINUE = "run the same command with --out and --resume to continue"
 AGAIN = "run the same command again to continue"
 
@@ -65,8 +67,10 @@ def _handling(handler: object) -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup: the work is to outlive its terminal
+        del before[signal.SIGHUP]
     try:
-        for number in SIGNALS:
+        for number in before:
             signal.signal(number, handler)  # type: ignore[arg-type]
         yield
     finally:

@@ -24,13 +24,18 @@ def fetch(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if not away:
         return {name: tensor.detach() for name, tensor in tensors.items()}
     largest_first = sorted(away, key=lambda name: -away[name].element_size())  # so each begins where it may
-    packed = torch.cat([away[name].contiguous().view(-1).view(torch.uint8) for name in largest_first]).cpu()
+    packed = torch.cat([as_bytes(away[name]) for name in largest_first]).cpu()
     sizes = [away[name].numel() * away[name].element_size() for name in largest_first]
     here = {
         name: piece.view(away[name].dtype).view(away[name].shape)
         for name, piece in zip(largest_first, torch.split(packed, sizes), strict=True)
     }
     return {name: here[name] if name in here else tensor.detach() for name, tensor in tensors.items()}
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """The content of a tensor (n,) as bytes. Copied first: one of a single number may have any stride."""
+    return tensor.detach().reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def finish(device: str | torch.device) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.types import BagBatch, Phase
-from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once, load
+from somnet.data.bags import BagBatches, Boxes, draw_bags, each_image_once
+from somnet.data.loading import load
 from somnet.data.proposals import Scan
 from somnet.methods.base import Method
 from somnet.runs.run import build_method

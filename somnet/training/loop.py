@@ -24,8 +24,8 @@ from somnet.data.bags import (
     draw_bags,
     draw_epoch,
     each_image_once,
-    load,
 )
+from somnet.data.loading import Loader, load
 from somnet.errors import RunError, SomnetError, TrainingStopped
 from somnet.methods.base import UNCHOSEN, Method
 from somnet.report.training_curves import in_words
@@ -36,7 +36,7 @@ from somnet.system.signals import StopFlag, deferred_signals, stopping_signals, 
 from somnet.training.decay import choose_decay, sample_rows
 from somnet.training.optim import enter_phase, learning_rates, rate_name, set_classifier_decay, set_rates
 from somnet.training.state import Position, TrainingState
-from somnet.training.step import NoRoom, Stepper
+from somnet.training.step import NoRoom, Outcome, Stepper
 from somnet.training.tensorboard import EventFiles
 from somnet.training.watch import Watch
 
@@ -58,9 +58,10 @@ class TrainingImages:
     weights: NDArray[np.float32] | None = None  # (n,) how much each image counts in the losses; None: all the same
     views: Callable[[], Sequence[Inputs]] | None = None  # to draw from; first the image, then its proposals
 
-    def drawn(self, views: int) -> Inputs:
-        """So many views of an image at once, drawn anew whenever it is used."""
-        return DrawnInputs(self._all_views(), views)
+    def drawn(self, views: int, shares: NDArray[np.float32] | None = None) -> Inputs:
+        """So many views of an image at once, drawn anew whenever it is used; each as often as `shares` (n, V) say."""
+        choices = self._all_views()
+        return DrawnInputs(choices, views, None if shares is None else shares[:, : len(choices)])
 
     def regions(self, proposals: int) -> Inputs:
         """The image and its first proposals, each at full size."""
@@ -91,6 +92,7 @@ class Trainer:
         self.compute = Compute(workers=0) if compute is None else compute
         self.ranks = self.compute.ranks  # the processes that share each batch
         self.phase_inputs: Inputs = images.inputs
+        self.loader = Loader(0, self.compute.device)  # of the epochs of a phase
         self.plan = method.plan()
         self.stepper = Stepper(method, config.train, self.compute)
         self.watch = Watch(len(images.labels))
@@ -168,6 +170,7 @@ class Trainer:
     def _leave(self, phase: Phase) -> None:
         if phase.epochs == 0:
             return
+        self.loader.close()
         self.method.eval()
         with torch.no_grad():
             self.method.leave(phase, self.bag_pass)
@@ -178,39 +181,41 @@ class Trainer:
         self.method.train()
         batches = self._batches(phase)
         workers = self.compute.loaders_of(cached=self.method.network.frozen_trunk or not phase.needs_images)
-        for batch in load(batches, workers, skip=self.at.step, device=self.compute.device):
+        if self.loader.workers != workers:
+            self.loader = Loader(workers, self.compute.device)
+        for batch in self.loader.load(batches, skip=self.at.step):
             try:
-                losses = self._step(batch, phase, batches)
+                outcome = self._step(batch, phase, batches, stop)
             except NoRoom:
                 self._save()
                 raise
+            losses = outcome.losses if outcome.taken else {}
             for name, loss in {**losses, COUNT: float(bool(losses))}.items():
                 self.at.sums[name] = self.at.sums.get(name, 0.0) + loss
             self.at.step += 1
             self.at.seconds = time.monotonic() - began
             advance(1, note=f"{phase.name}: {in_words(losses)}")
             due = time.monotonic() - self.saved_at > self.config.train.save_minutes * 60
-            stopped = self.ranks.stopped(stop)
-            if stopped or due:
+            if outcome.signal or due:
                 self._save()
-            if stopped:
+            if outcome.signal:  # which all ranks know of at the same place
+                stop.signal_number = outcome.signal
                 stop.check()
         self._close_epoch(phase, len(batches))
 
-    def _step(self, batch: BagBatch, phase: Phase, batches: BagBatches) -> dict[str, float]:
-        """Take a step at its learning rates and with its random numbers; the losses, or nothing if it was skipped."""
+    def _step(self, batch: BagBatch, phase: Phase, batches: BagBatches, stop: StopFlag) -> Outcome:
+        """Take a step at its learning rates and with its random numbers."""
         progress = (self.at.epoch + self.at.step / len(batches)) / phase.epochs
         set_rates(self.stepper.optimizer, learning_rates(phase, progress))
         torch.manual_seed(self._seed(self.at.step) + self.ranks.rank)
         taking_part = bool(batches.share(self.at.step))
-        outcome = self.stepper.take(batch, phase, taking_part=taking_part)
+        outcome = self.stepper.take(batch, phase, taking_part=taking_part, signal=lambda: stop.signal_number or 0)
         if not outcome.finite:
             self._count_bad_step(outcome.losses)
-        if not outcome.taken:
-            return {}
-        self.watch.add(outcome.observed)
-        self.at.bad_steps = 0
-        return outcome.losses
+        if outcome.taken:
+            self.watch.add(outcome.observed)
+            self.at.bad_steps = 0
+        return outcome
 
     def _count_bad_step(self, losses: dict[str, float]) -> None:
         self.at.bad_steps += 1
@@ -261,7 +266,9 @@ class Trainer:
     def _inputs_of(self, phase: Phase) -> Inputs:
         if not phase.needs_images:
             return self.images.inputs
-        return self.images.regions(self.config.views.proposals) if phase.regions else self.images.drawn(phase.views)
+        if phase.regions:
+            return self.images.regions(self.config.views.proposals)
+        return self.images.drawn(phase.views, self.method.view_shares(phase))
 
     def _batches(self, phase: Phase) -> BagBatches:
         """The batches of this epoch, of which each rank gets its share."""

@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from somnet.config import Config
-from somnet.data.bags import Boxes, Inputs, named_worker_death
+from somnet.data.bags import Boxes, Inputs
 from somnet.data.dataset import DataSet, Part, describe, make_inputs, open_dataset, training_views, write_duplicates
 from somnet.data.decisions import describe_decisions, read_rounds
+from somnet.data.loading import named_worker_death
 from somnet.data.sources import split_name
 from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method, find_method
@@ -33,7 +34,7 @@ from somnet.runs.embedding import compact_vectors, untouched_network, write_vect
 from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.file_issues import with_file_issues
 from somnet.runs.kinds import counted_kinds
-from somnet.runs.label_scores import score_labels, with_label_scores
+from somnet.runs.label_scores import Beside, score_labels, with_label_scores
 from somnet.runs.run import Evaluation, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_issues
 from somnet.system.allocator import keep_memory
@@ -258,7 +259,7 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
     images = inspect_images(job.method, part, inputs, job.compute, job.out)
     if not job.compute.ranks.first:
         return None
-    scores = score_labels(job.method, part, job.config, job.compute, job.data.dropped)
+    scores = score_labels(job.method, part, job.config, job.compute, Beside(job.data.dropped, job.data.right))
     images = with_file_issues(with_label_scores(images, scores, job.data.classes), job.data)
     truth = against_truth(images, part)
     images = with_unreadable(images, job.data.unreadable)
@@ -361,6 +362,10 @@ def _check_ranks(method: Method, config: Config, ranks: Ranks) -> None:
         raise RunError(
             f"'{config.method}' compares the images of a whole batch, which cannot be shared by {ranks.world} ranks: "
             "train it without torchrun, or on one process"
+        )
+    if config.train.compile and config.train.sync_bn and not method.network.frozen_trunk:
+        raise RunError(
+            "torch cannot compile normalisation over ranks: leave out --compile, or add --set train.sync_bn=false"
         )
     fewest = min(max(1, config.train.batch_size // phase.images_per_bag) for phase in method.plan())
     if fewest < ranks.world:

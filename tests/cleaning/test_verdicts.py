@@ -126,7 +126,7 @@ def test_what_stays_in_doubt_is_told() -> None:
     verdicts = judge(table, "drop", threshold=0.3, max_drop_per_class=0.25)
     assert verdicts.reasons == ["label", None, None, None]
     assert verdicts.doubts[0] is None  # it is gone
-    assert verdicts.doubts[1] == "Probably not “a”: the other images give this label only 20 % and are sure of “b”."
+    assert verdicts.doubts[1] == "Probably not “a”: the other images give this label 20 % and are sure of “b”."
     assert verdicts.doubts[2:] == ["The label “a” has only 45 %.", None]
     assert judge(table, "relabel", threshold=0.3).doubts == [None, None, "The label “a” has only 45 %.", None]
     kept = {"1.jpg": Decision("keep")}

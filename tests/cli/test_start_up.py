@@ -1,6 +1,7 @@
 """Help comes in a good order, and commands load no more than they need: torch alone takes two seconds."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from typer.testing import CliRunner
 
 from somnet.cli.app import VERBS
 from somnet.cli.main import app
+from somnet.runs.predictions import image_files, write_predictions
+from somnet.runs.run import Run
 
 HEAVY = {"torch", "torchvision", "timm", "sklearn", "scipy", "onnxruntime"}  # pandas is pyarrow's to load
 
@@ -42,9 +45,16 @@ def test_clean_loads_no_torch(trained: Path, tmp_path: Path) -> None:
     assert loaded_by("clean", trained, "--out", tmp_path / "clean", "--dry-run").isdisjoint(HEAVY)
 
 
-REPORT = "import sys; import somnet.report.site; print(*sys.modules)"
+def test_predict_loads_no_torch_once_the_network_is_in_the_cache(trained: Path, data: Path, tmp_path: Path) -> None:
+    files = image_files([data / "test"])
+    write_predictions(Run(trained).predict(files, device="cpu", top=2), tmp_path / "first.csv", top=2)
+    words = ("predict", trained, data / "test", "--device", "cpu", "--top-k", 2, "--out", tmp_path / "second.csv")
+    assert loaded_by(*words).isdisjoint(HEAVY - {"onnxruntime"})
+    assert (tmp_path / "first.csv").read_bytes() == (tmp_path / "second.csv").read_bytes()
 
 
-def test_a_report_begins_without_torch() -> None:
-    done = subprocess.run([sys.executable, "-c", REPORT], capture_output=True, text=True, check=True)
-    assert {name.partition(".")[0] for name in done.stdout.split()}.isdisjoint(HEAVY)
+def test_a_report_needs_no_torch(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    assert loaded_by("report", run).isdisjoint({"torch", "torchvision", "timm", "onnxruntime"})
+    assert (run / "report" / "memory.html").is_file()

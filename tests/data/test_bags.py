@@ -24,7 +24,6 @@ from somnet.data.bags import (
     BagList,
     Boxes,
     CachedInputs,
-    DrawnInputs,
     Inputs,
     PixelInputs,
     RegionInputs,
@@ -32,9 +31,9 @@ from somnet.data.bags import (
     draw_bags,
     draw_epoch,
     each_image_once,
-    load,
 )
 from somnet.data.index import Index, index_from_columns, make_index
+from somnet.data.loading import load
 from somnet.data.location import content_key
 from somnet.data.maps import MapStore
 from somnet.data.proposals import Scan
@@ -355,21 +354,6 @@ def test_bags_move_as_a_whole() -> None:
     assert {part.device.type for part in (moved.boxes, moved.images, moved.label, moved.mask)} == {"meta"}
     assert moved.rows is bag.rows  # which tables of main memory are looked up by
     assert moved.in_memory is moved.to("meta").in_memory is bag.in_memory is bag
-
-
-def test_drawn_inputs_are_chosen_by_the_seed() -> None:
-    def says(number: int) -> Inputs:
-        return lambda row, seed: (torch.tensor(number), torch.tensor(row), torch.tensor(seed or 0))
-
-    choices = [says(0), says(1), says(2)]
-    drawn = DrawnInputs(choices)
-    chosen = [int(drawn(5, seed)[0]) for seed in range(300)]
-    assert chosen == [int(drawn(5, seed)[0]) for seed in range(300)]
-    assert all(70 < chosen.count(number) < 130 for number in range(3))
-    assert [int(value) for value in drawn(5, 7)[1:]] == [5, 7]
-    for seed in range(20):
-        assert len(set(DrawnInputs(choices, 3)(5, seed)[0].tolist())) == 3  # all differ
-        assert set(DrawnInputs(choices, 5)(5, seed)[0].tolist()) == {0, 1, 2}
 
 
 def test_several_views_of_an_image_stand_together() -> None:

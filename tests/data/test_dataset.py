@@ -1,6 +1,7 @@
 """A data set made ready: what is used, what is left out, what is said."""
 
 import io
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,27 @@ def test_val_stands_in_for_test_and_is_not_trained_on(photos: "Photos", tiny: "T
     (web / "test").rename(web / "val")
     found = open_dataset(web, tiny.config(), Compute(workers=1))
     assert (len(found.train), len(found.test or ())) == (6, 3)
+
+
+def test_a_clean_val_split_is_kept_beside_train_and_test(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
+    web = photos.fill(tmp_path / "web", train=2, test=1)
+    rng = np.random.default_rng(0)
+    for kind in (web / "train").iterdir():
+        (web / "val" / kind.name).mkdir(parents=True)
+        shutil.copy(next(kind.iterdir()), web / "val" / kind.name / "copy.jpg")
+        Image.fromarray(rng.integers(0, 256, (64, 64, 3), np.uint8)).save(web / "val" / kind.name / "own.png")
+    usual = open_dataset(web, tiny.config(), Compute(workers=1))
+    found = open_dataset(web, tiny.config(clean_val=True), Compute(workers=1))
+    assert usual.right is None
+    assert found.right is not None
+    assert found.right.labels.tolist() == [0, 1, 2]  # the copies are trained on
+    assert (len(found.train), len(found.test or ())) == (6, 3)
+    assert found.fingerprint() == usual.fingerprint()  # the training is the same
+
+
+def test_without_a_val_split_none_is_clean(data: Path, tiny: "Tiny") -> None:
+    with pytest.raises(DataError, match="has no validation images: put rightly labelled ones under val/"):
+        open_dataset(data, tiny.config(clean_val=True), Compute(workers=1))
 
 
 def test_the_fingerprint_knows_names_labels_and_content(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_folder_and_pipe(tmp_path: Path) -> None:
 
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(*_: object) -> None:  # root may read all files, so the refusal is simulated
+    def deny(*_: object, **__: object) -> None:  # root may read all files, so the refusal is simulated
         raise PermissionError(13, "Permission denied")
 
     path = tmp_path / "locked.jpg"

@@ -1,8 +1,12 @@
 """The cache of trunk outputs."""
 
+import errno
 import logging
+import os
+import resource
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -180,3 +184,43 @@ def test_maps_that_were_found_in_a_damaged_part_are_missing_too() -> None:
     content[-1] ^= 1  # of the third
     part(".npy").write_bytes(content)
     assert uncached([pa.array(keys(1, 2, 3))], store()).tolist() == [[0, 0], [1, 0], [2, 0]]
+
+
+def test_files_that_cannot_be_opened_are_not_called_damaged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too many open files, or another user's: what is in them is as good as it was."""
+    store().add(keys(1, 2), maps(2))
+    folder = store().folder
+    files = sorted(folder.iterdir())
+
+    def refuse(number: int) -> None:
+        def load(*_: object, **__: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(np, "load", load)
+
+    refuse(errno.EACCES)
+    assert keys(1)[0] not in store()
+    assert "cannot be read (Permission denied): its maps are computed again" in caplog.text
+    refuse(errno.EMFILE)
+    with pytest.raises(DataError, match=r"Too many open files: raise the limit, as with ulimit -n"):
+        store()
+    assert sorted(folder.iterdir()) == files
+
+
+def test_more_files_than_a_shell_allows() -> None:
+    child = os.fork()
+    if child == 0:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, hard))
+        kept = store()
+        for number in range(60):  # a chunk each
+            kept.add(keys(number), maps(1))
+        os._exit(not all(key in store() for key in keys(0, 30, 59)))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_map_that_is_gone_is_named() -> None:
+    with pytest.raises(DataError, match="has lost a map that it was given: continue with --resume"):
+        store()[keys(1)[0]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from somnet.data.sources import NAMED, absolute, open_source, split_name
-from somnet.errors import DataError
+from somnet.errors import DataError, RunError
 
 
 def test_a_name_before_the_path_is_taken_off() -> None:
@@ -50,4 +50,15 @@ def test_other_files_do_not_make_a_plain_folder_anything_else(tmp_path: Path, be
 def test_a_manifest_goes_before_all(tmp_path: Path) -> None:
     (tmp_path / "noisy_label_kv.txt").write_text("images/1.jpg 0\n")
     (tmp_path / "metadata.csv").write_text("file_name,label\n1.jpg,cat\n")
+    assert open_source(tmp_path).classes == ("cat",)
+
+
+def test_computed_files_are_not_kept_among_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.jpg").write_bytes(b"x")
+    for place in (tmp_path, tmp_path / "cat", tmp_path / "new"):
+        monkeypatch.setenv("SOMNET_CACHE", str(place))
+        with pytest.raises(RunError, match=r"SOMNET_CACHE is .* inside the data .*: choose another place"):
+            open_source(tmp_path)
+    monkeypatch.setenv("SOMNET_CACHE", str(tmp_path / ".cache" / "somnet"))  # as where all of a user's home is given
     assert open_source(tmp_path).classes == ("cat",)

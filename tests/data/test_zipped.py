@@ -2,17 +2,23 @@
 
 import io
 import os
+import shutil
 import stat
 import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from somnet.data.sources import open_source
+from somnet.data.sources.folder import BESIDE, HIDDEN
 from somnet.data.sources.zipped import splits_and_classes
 from somnet.errors import DataError, UnreadableImage
+
+if TYPE_CHECKING:
+    from tests.conftest import Photos
 
 
 def write_zip(file: Path, members: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -76,9 +82,17 @@ def test_a_zip_beside_class_folders_is_passed_over(tmp_path: Path) -> None:
         ([("test",), ("exam",)], [("train", "test"), ("train", "exam")]),
         ([("cat",), ()], [("train", "cat"), ("train", None)]),
         ([("Train", "cat"), ("VAL", "cat"), ("Train",)], [("train", "cat"), ("val", "cat"), ("train", None)]),
+        ([("train", "cat"), ("extra",)], [("train", "cat"), BESIDE]),
+        ([("train", "cat"), ()], [("train", "cat"), ("train", None)]),
+        ([("web", "cat"), ("web", "dog"), ("web", ".old")], [("train", "cat"), ("train", "dog"), HIDDEN]),
+        ([("web", "cat"), ("web", "dog"), (".git", "x")], [("train", "cat"), ("train", "dog"), HIDDEN]),
+        ([("train", "cat"), ("train", ".old")], [("train", "cat"), HIDDEN]),
+        ([("cat", ".thumbs"), ("cat",), ("dog",)], [None, ("train", "cat"), ("train", "dog")]),
+        ([(".old", "cat"), (".old", "dog")], [HIDDEN, HIDDEN]),
+        ([], []),
     ],
 )
-def test_what_the_folders_tell(places: list[tuple[str, ...]], told: list[tuple[str, str | None]]) -> None:
+def test_what_the_folders_tell(places: list[tuple[str, ...]], told: list[tuple[str, str | None] | str | None]) -> None:
     assert list(splits_and_classes(places)) == told
 
 
@@ -101,6 +115,41 @@ def test_what_cannot_be_used_has_a_reason(tmp_path: Path) -> None:
         ("a.zip/cat/odd.jpg", "is compressed in an unusual way"),
         ("a.zip/loose.jpg", "lies in no class folder"),
     ]
+
+
+def test_folders_that_are_left_out_are_named_as_on_disk(tmp_path: Path, photos: "Photos") -> None:
+    content = io.BytesIO()
+    photos.picture(0, 0).save(content, "PNG")
+    picture = content.getvalue()
+    pictures = ["train/cat/1.png", "train/dog/1.png", "train/.fox/deep/1.png", "extra/1.png", "train/cat/.small/1.png"]
+    others = {"train/.git/objects/ab": b"no picture", "notes/a.rst": b"x", "__MACOSX/train/.fox/._1.png": b"x"}
+    members = {**dict.fromkeys(pictures, picture), **others}
+    write_zip(tmp_path / "a.zip", members)
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        archive.extractall(tmp_path / "disk")
+    shutil.rmtree(tmp_path / "disk" / "__MACOSX")
+    zipped, unpacked = open_source(tmp_path / "a.zip"), open_source(tmp_path / "disk")
+    assert zipped.classes == unpacked.classes == ("cat", "dog")
+    assert [name.removeprefix(b"a.zip/") for name in zipped.column("file_name")] == unpacked.column("file_name")
+    named = {f"'train/.fox' ({HIDDEN})", f"'extra' ({BESIDE})"}
+    assert set(unpacked.passed_over) == named
+    assert {text.replace("a.zip/", "") for text in zipped.passed_over} == named
+
+
+def test_a_zip_of_hidden_folders_alone_says_so(tmp_path: Path, photos: "Photos") -> None:
+    content = io.BytesIO()
+    photos.picture(0, 0).save(content, "PNG")
+    write_zip(tmp_path / "a.zip", {".cat/1.png": content.getvalue()})
+    with pytest.raises(DataError, match=r"no images \('a.zip/.cat' \(hidden: its name begins with a dot\)\)"):
+        open_source(tmp_path / "a.zip")
+
+
+def test_a_lie_about_the_packed_size_costs_no_memory(tmp_path: Path) -> None:
+    content = bytearray(write_zip(tmp_path / "a.zip", {"cat/1.jpg": b"1" * 100}).read_bytes())
+    place = content.index(b"PK\x01\x02") + 20  # the packed size of the only member in the list
+    content[place : place + 4] = struct.pack("<L", 2**32 - 2)
+    (tmp_path / "a.zip").write_bytes(content)
+    assert "4.3 GB: at most 1 GB is read" in open_source(tmp_path / "a.zip").column("problem")[0]
 
 
 def test_an_encrypted_member_is_left_out(tmp_path: Path) -> None:

@@ -77,9 +77,9 @@ class Training:
     def out(self) -> Path:
         return self.place / "run"
 
-    def go_on(self, moment: Moment | None = None, fault: Fault | None = None) -> Ended:
-        words = [*self.words, "--out", self.out, "--resume"]
-        return somnet_process(words, self.notes, cache=self.place / "cache", moment=moment, fault=fault)
+    def go_on(self, moment: Moment | None = None, fault: Fault | None = None, *, counted: bool = False) -> Ended:
+        words, cache = [*self.words, "--out", self.out, "--resume"], self.place / "cache"
+        return somnet_process(words, self.notes, cache=cache, moment=moment, fault=fault, counted=counted)
 
     def leftovers(self) -> list[Path]:
         """Temporary files and folders that nobody will ever clear away."""
@@ -106,7 +106,7 @@ def undisturbed(photos: "Photos", tiny: "Tiny", tmp_path_factory: pytest.TempPat
     saving = ["--set", "train.save_minutes=1e-9"]  # after every step
     words = ["train", data, *tiny.flags(), "--method", "somnet", "--epochs", 5, *saving, "--workers", 0]
     training = Training(words, base, base / "notes")
-    ended = training.go_on()
+    ended = training.go_on(counted=True)
     assert ended.code == 0, ended.text
     return Undisturbed(words, dict(ended.counts), Result.of(training.out))
 

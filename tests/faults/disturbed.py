@@ -43,6 +43,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["somnet.cli.main", "somnet.training.train", __name__])
 
 
+LONGEST = 1800  # seconds, of a process that takes a few on a machine that is not busy
 LATEST = 0.95  # share of a stage's events; waiting for processes may take a few more or less
 BEFORE_WRITING = 0.5  # the same for faults that need a write to come
 
@@ -156,7 +157,53 @@ class SwappedFiles:
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-Fault = Signal | TornWrite | FullDisk | ReadOnly | DamagedCache | SwappedFiles
+@dataclass(frozen=True)
+class DeletedCache:
+    """Files of the cache are gone: some, or all."""
+
+    place: Path
+    seed: int
+    latest = LATEST
+
+    def strike(self) -> None:
+        rng = random.Random(self.seed)
+        files = sorted(file for file in self.place.rglob("*") if file.is_file())
+        for file in files if rng.random() < 0.3 else rng.sample(files, min(len(files), 2)):
+            file.unlink()
+
+
+@dataclass(frozen=True)
+class BrokenImage:
+    """A file is not what it was: gone, cut off, empty, a folder, or a pipe."""
+
+    file: Path
+    seed: int
+    latest = LATEST
+
+    def strike(self) -> None:
+        content = self.file.read_bytes()
+        self.file.unlink()
+        kind = random.Random(self.seed).choice(("gone", "cut", "empty", "folder", "pipe"))
+        if kind == "folder":
+            self.file.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(self.file)
+        elif kind != "gone":
+            self.file.write_bytes(content[: len(content) // 2] if kind == "cut" else b"")
+
+
+@dataclass(frozen=True)
+class FullFiles:
+    """No file can have more bytes, as where a quota ends; the error comes from the write."""
+
+    size: int
+    latest = BEFORE_WRITING
+
+    def strike(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+Fault = Signal | TornWrite | FullDisk | ReadOnly | DamagedCache | SwappedFiles | DeletedCache | BrokenImage | FullFiles
 
 
 def obey_permissions() -> None:
@@ -231,20 +278,23 @@ def somnet_process(
     cache: Path,
     moment: Moment | None = None,
     fault: Fault | None = None,
-    timeout: float = 600,
+    counted: bool = False,
 ) -> Ended:
-    """`somnet WORDS` in a process of its own; its output and figures are kept in the folder `notes`."""
+    """`somnet WORDS` in a process of its own; its output and figures are kept in the folder `notes`.
+
+    Events are counted if asked to, or to find the moment of a fault: that takes longer than the work itself.
+    """
     notes.mkdir(parents=True, exist_ok=True)
     for old in notes.iterdir():
         old.unlink()
-    arguments = ([str(word) for word in words], notes, cache, moment, fault)
+    arguments = ([str(word) for word in words], notes, cache, moment, fault, counted)
     process = PROCESSES.Process(target=_run, args=arguments)
     process.start()
-    process.join(timeout)
+    process.join(LONGEST)
     ended = time.time()
     if process.exitcode is None:
         process.kill()
-        raise AssertionError(f"somnet did not end within {timeout} s:\n{(notes / 'said').read_text()}")
+        raise AssertionError(f"somnet did not end within {LONGEST} s:\n{(notes / 'said').read_text()}")
     figures: dict[str, Any] = {"counts": {}, "megabytes": 0.0}
     if (notes / "figures").is_file():
         figures = json.loads((notes / "figures").read_text())
@@ -252,7 +302,7 @@ def somnet_process(
     return Ended(process.exitcode, (notes / "said").read_text(errors="replace"), **figures, seconds_left=left)
 
 
-def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, fault: Fault | None) -> None:
+def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, fault: Fault | None, counted: bool) -> None:
     os.environ["SOMNET_CACHE"] = str(cache)
     said = os.open(notes / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(said, 1)
@@ -260,15 +310,20 @@ def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, faul
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["somnet", *words]
     watcher = Watcher(moment, fault, notes / "happened")
+    if fault is not None and moment is None:
+        fault.strike()  # from the beginning
     os.register_at_fork(after_in_child=lambda: sys.setprofile(None))  # workers have no stages
 
     from somnet.cli.main import main
 
-    sys.setprofile(watcher)
+    if counted or moment is not None:
+        sys.setprofile(watcher)
     try:
         main()
     finally:
         sys.setprofile(None)
+        if isinstance(fault, FullFiles):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if not isinstance(fault, FullDisk | ReadOnly):
             (notes / "figures").write_text(json.dumps({"counts": watcher.counts, "megabytes": megabytes}))

@@ -40,7 +40,7 @@ def test_mutated_images(count: int, photos: "Photos", tmp_path: Path) -> None:
     for name, content in bombs().items():
         (folder / name).write_bytes(content)
     before = photos.fingerprint(web)
-    ended = somnet_process(["propose", web, "--workers", 2], tmp_path / "notes", cache=tmp_path / "cache", timeout=3000)
+    ended = somnet_process(["propose", web, "--workers", 2], tmp_path / "notes", cache=tmp_path / "cache")
     assert ended.code == 0, ended.text
     assert "Traceback" not in ended.text
     assert ended.megabytes < MOST_MEGABYTES
@@ -66,7 +66,7 @@ def test_large_pictures_in_many_threads(copies: int, trained: Path, tmp_path: Pa
     for number in range(copies):
         (tmp_path / f"{number}.png").write_bytes(bombs()["allowed.png"])
     words = ["predict", trained, *tmp_path.glob("*.png"), "--out", tmp_path / "p.csv"]
-    ended = somnet_process(words, tmp_path / "notes", cache=tmp_path / "cache", timeout=3000)
+    ended = somnet_process(words, tmp_path / "notes", cache=tmp_path / "cache")
     assert ended.code == 0, ended.text
     assert f"{copies} rows, 0 of them unreadable" in ended.text
     assert ended.megabytes < MOST_MEGABYTES

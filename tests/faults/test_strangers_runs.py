@@ -43,6 +43,36 @@ def fill_table(run: Path, name: str, rows: int) -> None:
             writer.write_table(part)
 
 
+def swell(run: Path, name: str, column: str) -> None:
+    """A text of 200 kB in 20,000 rows, written once: 4 GB in 7 kB."""
+    table = pq.read_table(run / name)
+    place, text = table.schema.get_field_index(column), pa.array(["x" * 200_000])
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), text)
+    many = table.take(pa.array([0] * 20_000)).set_column(place, column, rows)
+    pq.write_table(many, run / name, compression="zstd", store_schema=False)
+    assert (run / name).stat().st_size < 20_000
+
+
+def swell_boxes(run: Path) -> None:
+    """A region with 400 million corners, packed as run lengths."""
+    table = pq.read_table(run / "regions.parquet")
+    schema = pa.schema([field if field.name != "box" else ("box", pa.list_(pa.float32())) for field in table.schema])
+    corners = pa.ListArray.from_arrays(pa.array([0, 400_000_000], pa.int32()), pa.nulls(400_000_000, pa.float32()))
+    row = table.slice(0, 1)
+    row = row.set_column(table.schema.get_field_index("box"), schema.field("box"), corners)
+    pq.write_table(row, run / "regions.parquet", compression="zstd")
+    assert (run / "regions.parquet").stat().st_size < 1_000_000
+
+
+def write_objects(file: Path, megabytes: int, before: str = "[", behind: str = "{}]") -> None:
+    """As many objects as fit into a file."""
+    file.write_text(before + "{}," * (megabytes * 1_000_000 // 3) + behind)
+
+
+def write_copies(file: Path, rows: int) -> None:
+    file.write_text("group,file_name,split,label,exact\n" + "1,a,train,b,true\n" * rows)
+
+
 def link(file: Path, target: Path | str) -> None:
     file.unlink(missing_ok=True)
     file.symlink_to(target)
@@ -60,6 +90,15 @@ HARM: dict[str, Callable[[Path], None]] = {
     "a giant model": lambda run: change_config(run, r"^name = .*", 'name = "vit_giant_patch14_clip_224"'),
     "8 million rows of scores": lambda run: fill_table(run, "issues.parquet", 8_000_000),
     "8 million rows of regions": lambda run: fill_table(run, "regions.parquet", 8_000_000),
+    "names of 4 GB": lambda run: swell(run, "issues.parquet", "file_name"),
+    "reasons of 4 GB": lambda run: swell(run, "issues.parquet", "unreadable_reason"),
+    "names of 4 GB among those of the images": lambda run: swell(run, "images.parquet", "file_name"),
+    "a region with 400 million corners": swell_boxes,
+    "30 million objects in the metrics": lambda run: write_objects(run / "metrics.jsonl", 90),
+    "30 million objects in data.json": lambda run: write_objects(
+        run / "data.json", 90, '{"path": "/", "classes": ["a"], "images": 1, "fingerprint": "x", "more": [', "{}]}"
+    ),
+    "5 million copies": lambda run: write_copies(run / "duplicates.csv", 5_000_000),
     "data.json is /dev/zero": lambda run: link(run / "data.json", "/dev/zero"),
     "config.toml is /dev/zero": lambda run: link(run / "config.toml", "/dev/zero"),
     "config.toml is a pipe": lambda run: pipe(run / "config.toml"),
@@ -81,14 +120,13 @@ def stranger(trained: Path, tmp_path: Path) -> Path:
 def test_a_run_of_a_strangers_is_refused_in_a_line(harm: str, stranger: Path, data: Path, cli: "Cli") -> None:
     HARM[harm](stranger)
     picture = next((data / "test").rglob("*.png"))
-    for words in (("predict", stranger, picture, "--out", stranger.parent / "p.csv"), ("report", stranger)):
-        done = cli(*words)
-        if done.code == 0:  # report needs no network
-            assert words[0] == "report"
-            continue
-        assert done.code == 2
+    verbs = (("predict", stranger, picture, "--out", stranger.parent / "p.csv"), ("report", stranger))
+    ends = [cli(*words) for words in verbs]
+    for done in ends:
         assert "Traceback" not in done.err
-        assert str(stranger) in done.err.strip().splitlines()[-1]
+        assert done.code in (0, 2)
+        assert done.code == 0 or str(stranger) in done.err.strip().splitlines()[-1]
+    assert any(done.code == 2 for done in ends)  # a report needs no network, and a prediction no tables
     assert [file.name for file in (stranger.parent / "thesis").iterdir()] == ["a.txt"]
     assert (stranger.parent / "thesis" / "a.txt").read_text() == "years of work"
 

@@ -23,7 +23,7 @@ from somnet.system.compute import Compute
 from somnet.system.folders import LAST
 from somnet.training.gpu_check import compare_method
 from somnet.training.loop import Trainer
-from somnet.training.step import NoRoom
+from somnet.training.step import NoRoom, Outcome
 from tests.conftest import Toy, make_toy
 from tests.gpu.pretended import NAME, PretendedGpu, pretended_gpu, without_cuda_kernel
 
@@ -48,11 +48,11 @@ def watch_steps(trainer: Trainer, gpu: PretendedGpu) -> list[Counter[str]]:
     """What each step waits for, from now on."""
     step, seen = trainer._step, list[Counter[str]]()
 
-    def watched(*args: Any) -> dict[str, float]:
+    def watched(*args: Any) -> Outcome:
         before = Counter(gpu.waits)
-        losses = step(*args)
+        outcome = step(*args)
         seen.append(gpu.waits - before)
-        return losses
+        return outcome
 
     trainer._step = watched  # type: ignore[method-assign,assignment]
     return seen

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from somnet.methods.base import find_method
 from somnet.methods.registry import METHODS
 from tests.suite import leave_out
 
@@ -22,6 +23,25 @@ ROOT = Path(__file__).parents[2]
 WHOLE = {"model.freeze": "none", "train.epochs": 3}
 MOST_WAITS = 2  # in a step
 LONGER: dict[str, dict[str, Any]] = {"divide-mix": {"train.epochs": 6}, "curriculumnet": {"train.epochs": 5}}
+MOST_COLLECTIVES = 4  # of a step that several ranks share, but for batch normalisation over ranks
+MEGABYTES = {  # on the device, at most, of a tiny network and 4 images a step, trained whole
+    **dict.fromkeys(
+        ("plain", "plain-roi", "sl", "sukhbaatar", "attend-groups", "elr", "pencil", "ssr", "confident"), 20
+    ),
+    **{"admil": 21, "tanaka": 25, "drae": 25, "curriculumnet": 25, "mopro": 27, "mlnt": 42, "divide-mix": 42},
+    **{"somnet": 32, "somnet+": 28, "linear-probe": 10, "wann": 10},
+}
+OWN_STATISTICS = {"model.freeze": "none", "train.sync_bn": False}
+SHARED_SHORT: dict[str, tuple[str, dict[str, Any]]] = {
+    "short somnet of two ranks": ("somnet", {"train.epochs": 3}),
+    "short elr of two ranks": ("elr", {**OWN_STATISTICS, "train.epochs": 2}),
+}
+DIVISIBLE = [name for name in METHODS if find_method(name).divisible]
+SHARED_LONG: dict[str, tuple[str, dict[str, Any]]] = {
+    **{f"{name} of two ranks": (name, {"train.epochs": 4}) for name in DIVISIBLE},
+    **{f"{name} of two ranks, whole": (name, {**OWN_STATISTICS, "train.epochs": 3}) for name in DIVISIBLE},
+    "plain with statistics of all ranks": ("plain", WHOLE),
+}
 SHORT: dict[str, Case] = {
     "short somnet": ("compare", "somnet", {"train.epochs": 3}),
     "short elr, trained whole": ("compare", "elr", {**WHOLE, "train.epochs": 2}),
@@ -60,6 +80,52 @@ def at_work(cases: dict[str, Case], folder: Path) -> dict[str, Any]:
     return told
 
 
+def at_work_together(cases: dict[str, tuple[str, dict[str, Any]]], folder: Path) -> list[dict[str, Any]]:
+    """What became of the cases, as each of two ranks tells it."""
+    if find_spec("torch.utils.backend_registration") is None:
+        leave_out("this torch cannot pretend a device")
+    (folder / "cases.json").write_text(json.dumps(cases))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, "-m", "tests.gpu.ranks_at_work", str(folder / "cases.json"), str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
+    """What both ranks know of a case."""
+
+    @cache
+    def all_of(long: bool) -> list[dict[str, Any]]:
+        return at_work_together(SHARED_LONG if long else SHARED_SHORT, tmp_path_factory.mktemp("ranks"))
+
+    def find(case: str) -> list[dict[str, Any]]:
+        found = [rank[case] for rank in all_of(case in SHARED_LONG)]
+        assert [rank["error"] for rank in found if "error" in rank] == []
+        return found
+
+    return find
+
+
+@pytest.mark.parametrize("case", [*SHARED_SHORT, *(pytest.param(case, marks=pytest.mark.long) for case in SHARED_LONG)])
+def test_two_gpus_give_what_two_cpus_give(case: str, shared: Callable[[str], list[dict[str, Any]]]) -> None:
+    assert len({found["state"] for found in shared(case)}) == 1  # on both ranks
+    for found in shared(case):
+        assert found["tensors"] > 40
+        assert found["steps"] > 2
+        assert found["differs"] == []
+        assert 1 <= sum(found["waits"].values()) <= MOST_WAITS, found["waits"]
+        layers = "nn/batch_statistics.py" if case == "plain with statistics of all ranks" else "nothing"
+        others = {where: count for where, count in found["collectives"].items() if not where.startswith(layers)}
+        assert 1 <= sum(others.values()) <= MOST_COLLECTIVES, others
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
     """What is known of a case."""
@@ -95,6 +161,12 @@ def test_a_step_hardly_waits_for_the_gpu(case: str, told: Callable[[str], dict[s
     found = told(case)
     assert found["steps"] > 2
     assert 1 <= sum(found["waits"].values()) <= MOST_WAITS, found["waits"]
+
+
+@pytest.mark.parametrize("case", cases("compare"))
+def test_a_device_holds_no_more_than_it_must(case: str, told: Callable[[str], dict[str, Any]]) -> None:
+    _, method, _ = {**SHORT, **LONG}[case]
+    assert 1 < told(case)["peak"] / 1e6 < MEGABYTES[method]
 
 
 @pytest.mark.parametrize("case", cases("compare"))

@@ -115,3 +115,32 @@ def test_tiny_classes(counts: tuple[int, int]) -> None:
     evidence = ask(regions, labels, 2, seed=0).hear(regions, np.arange(len(labels)))
     assert np.isfinite(evidence).all()
     assert np.isfinite(fit_posterior(evidence, labels).probabilities(evidence, labels)).all()
+
+
+def test_the_region_that_shows_the_thing_is_believed_most() -> None:
+    """Region 1 shows it best, region 2 not at all; one that an image has not got counts as the image."""
+    regions, labels = pictures(300)
+    witnesses = ask(regions, labels, CLASSES, seed=0)
+    seen = witnesses.seen_in_regions(regions, np.arange(300), np.eye(CLASSES)[labels])
+    assert seen.shape == (300, 3)
+    there = regions.real.all(axis=1)
+    image, best, none = seen[there].mean(axis=0)
+    assert best > image > none
+    assert np.array_equal(seen[~there, 2], seen[~there, 0])
+
+
+def test_what_a_region_shows_by_hand() -> None:
+    """Two classes: p = 0.8 and 0.2 in the image, even in its region; of a label that is 3/4 the first, 0.65 and 0.5."""
+    odds = np.log(4.0)
+    linear = Linear(np.array([[odds], [0.0]]), np.zeros(2))
+    features = np.array([[[1.0], [0.0]]] * 2, np.float16)  # (2, 2, 1)
+    witnesses = Witnesses(
+        np.array([0, 1]),
+        np.array([0, 1]),
+        (linear, linear),
+        *(np.ones((2, 1), np.float32), np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)),
+        *(np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)),
+    )
+    regions = RegionFeatures(features, np.ones((2, 2), bool))
+    seen = witnesses.seen_in_regions(regions, np.arange(2), np.array([[0.75, 0.25], [0.0, 1.0]]))
+    assert seen == pytest.approx(np.array([[0.65, 0.5], [0.2, 0.5]]), abs=1e-4)

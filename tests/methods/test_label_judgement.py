@@ -1,6 +1,8 @@
 """Labels of a whole training set are judged, in bounded memory, and copies do not vouch for each other."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from numpy.typing import NDArray
 
 from somnet.methods import label_judgement
 from somnet.methods.label_evidence import RegionFeatures
-from somnet.methods.label_judgement import GivenLabels, Judged, judge_labels
+from somnet.methods.label_judgement import GivenLabels, Judged, judge_labels, weight_of_the_best_region
 
 CLASSES = 3
 
@@ -29,9 +31,9 @@ def judged(regions: RegionFeatures, given: GivenLabels) -> Judged:
             yield rows, regions.take(rows)
 
     parts = list(judge_labels(show, given, seed=0))
-    names = ("rows", "probable", "lift", "similarity", "description")
-    columns = ([getattr(part, name) for part in parts] for name in names)
-    return Judged(*(np.concatenate(column) for column in columns))
+    names = ("rows", "probable", "lift", "similarity", "description", "seen")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return replace(parts[0], **columns)
 
 
 @pytest.mark.parametrize("most", [20_000, 120])
@@ -66,3 +68,35 @@ def test_copies_with_the_same_wrong_label_are_found() -> None:
     trusting = judged(RegionFeatures(features, regions.real), GivenLabels(given, CLASSES))
     assert (found.probable[copies, 1] < 0.5).all()
     assert (trusting.probable[copies, 1] > found.probable[copies, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("weights", "heard", "clutter"),
+    [
+        ([1.0, 3.0, 2.0, 0.0, 0.5], (0, 1, 2, 3), 0.75),
+        ([0.0, 2.0, 0.5], (0, 1), 1.0),
+        ([1.0, 0.0, 2.0, 0.0, 0.0], (0, 1, 2, 3), 0.0),
+        ([1.0, 2.0, 0.0], (0, 2), 0.0),  # the best region was not heard
+        ([0.0, 0.0, 0.0], (0, 1), 0.0),  # nobody knows anything
+    ],
+)
+def test_what_the_best_region_is_worth(weights: list[float], heard: tuple[int, ...], clutter: float) -> None:
+    """The weights are of those who were heard, in order; the last is that of the frequencies."""
+    assert weight_of_the_best_region(np.array(weights), heard) == clutter
+
+
+def test_things_among_clutter_are_told_from_things_that_fill_their_images() -> None:
+    """Twelve classes, ten regions: all show the thing, or one of them and the others something common to all."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(480) % 12
+    found = []
+    for shown in (10, 1):
+        features = rng.normal(size=(480, 10, 16))
+        features[:, :shown] += 4 * np.eye(12, 16)[labels][:, None]
+        features[:, shown:, 15] += 4
+        found.append(
+            judged(RegionFeatures(features.astype(np.float16), np.ones((480, 10), bool)), GivenLabels(labels, 12))
+        )
+    filled, cluttered = found
+    assert cluttered.clutter > 0.8 > filled.clutter
+    assert (cluttered.seen.argmax(axis=1) == 0).mean() > 0.9

@@ -248,6 +248,7 @@ def test_the_registry_names_all_files_of_methods() -> None:
         "label_evidence",
         "label_judgement",
         "review",
+        "right_examples",
         "label_posterior",
         "logistic",
         "mixup",

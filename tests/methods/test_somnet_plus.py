@@ -1,16 +1,18 @@
 """SOMNet+: training on probable labels, then a memory of what the network has learnt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
 from somnet.core.schedule import INIT_CNN, INIT_MEMORY
 from somnet.errors import ConfigError
-from somnet.methods import label_judgement
+from somnet.methods import label_judgement, somnet_plus
 from somnet.methods.base import of_label
+from somnet.methods.label_judgement import Judged
 from somnet.methods.somnet_plus import SomNetPlus
 
 if TYPE_CHECKING:
@@ -41,6 +43,65 @@ def test_the_network_is_trained_on_probable_labels(toy: "MakeToy") -> None:
     p = method.predict(batch.images).softmax(dim=1)
     assert step.losses["cls"].item() == pytest.approx(-(target * p.log()).sum(dim=1).mean().item(), rel=1e-3)
     assert step.pending == {}
+
+
+def test_the_more_labels_are_wrong_the_more_robust_the_loss(toy: "MakeToy") -> None:
+    """With e = 0.4: (0.6 + 0.04) CE, and 0.4 times -log(1e-4) (1 - <p, t>)."""
+    made = toy("somnet+")
+    method, phase = plus(made), plus(made).plan()[0]
+    target = torch.tensor([[0.2, 0.7, 0.1]]).repeat(10, 1)
+    method.targets.put(torch.arange(10), target)
+    batch = made.batch_of(phase)
+    assert method.step(batch, phase).losses["reverse"].item() == 0
+    method.wrong.fill_(0.4)
+    losses = method.step(batch, phase).losses
+    p = method.predict(batch.images).softmax(dim=1)
+    assert losses["cls"].item() == pytest.approx(-0.64 * (target * p.log()).sum(dim=1).mean().item(), rel=1e-3)
+    reverse = 0.4 * 9.21034 * (1 - (target * p).sum(dim=1)).mean().item()
+    assert losses["reverse"].item() == pytest.approx(reverse, rel=1e-3)
+
+
+def judged_as(clutter: float) -> Callable[..., Iterator[Judged]]:
+    """What the others say about ten images whose first proposal shows the thing four times as likely as the image."""
+
+    def judge(*_: object) -> Iterator[Judged]:
+        rows, even = np.arange(10), np.full((10, 3), 1 / 3)
+        seen = np.tile(np.array([0.2, 0.8, 0.2, 0.0], np.float32), (10, 1))
+        yield Judged(rows, even, even, even.astype(np.float32), even.astype(np.float16), seen, 0.3, clutter)
+
+    return judge
+
+
+@pytest.mark.parametrize(("clutter", "expected"), [(0.0, 1.0), (0.5, 2.0), (1.0, 4.0)])
+def test_views_are_drawn_by_what_is_seen_in_them_as_far_as_there_is_clutter(
+    toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clutter: float, expected: float
+) -> None:
+    monkeypatch.setattr(somnet_plus, "judge_labels", judged_as(clutter))
+    made = toy("somnet+", **{"views.proposals": 3, "views.crops": 2})
+    method = plus(made)
+    training, memory = method.plan()
+    method.prepare(training, made.trainer(tmp_path).bag_pass, torch.Generator())
+    shares = method.view_shares(training)
+    assert shares is not None
+    assert shares.shape == (10, 7)
+    image, first, second, unseen, mirrored, *crops = shares[0]
+    assert first / image == pytest.approx(expected)
+    assert second == mirrored == crops[0] == crops[1] == image
+    assert unseen == pytest.approx(0.001**clutter)  # never 0
+    assert method.wrong == pytest.approx(0.3)
+    assert method.view_shares(memory) is None
+
+
+@pytest.mark.parametrize("part", ["probable_labels", "robust_loss", "choose_views"])
+def test_each_part_can_be_left_out(toy: "MakeToy", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    monkeypatch.setattr(somnet_plus, "judge_labels", judged_as(clutter=1.0))
+    made = toy("somnet+", **{f"somnet_plus.{part}": False})
+    method, phase = plus(made), plus(made).plan()[0]
+    method.prepare(phase, made.trainer(tmp_path).bag_pass, torch.Generator())
+    given = of_label(method.targets.get(torch.arange(10)), method.labels)
+    assert (given == 1).all() == (part == "probable_labels")
+    assert (method.view_shares(phase) is None) == (part == "choose_views")
+    assert ("reverse" in method.step(made.batch_of(phase), phase).losses) == (part != "robust_loss")
 
 
 def test_labels_are_heard_about_once_and_before_training(toy: "MakeToy", tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Any timm model as a feature map and a classifier."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from somnet.config import ModelConfig
 from somnet.errors import ConfigError, ExportError, WeightsError
-from somnet.nn.backbones import Network, as_timm_model
+from somnet.nn.backbones import Network, as_timm_model, compile_networks
 
 SMALL = 64
 
@@ -127,9 +129,18 @@ def test_fingerprint_ignores_tail_and_classifier() -> None:
     assert model.trunk_fingerprint() == before
 
 
-def test_unknown_model_lists_near_names() -> None:
-    with pytest.raises(ConfigError, match=r"'resnet51'.*resnet\w+"):
-        network("resnet51", pretrained=False)
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("resnet-50", "resnet50"),
+        ("vit_small_patch14_dino", "vit_small_patch14_dinov2"),
+        ("facebook/dinov2-small", "dinov2"),
+        ("CLIP", "_clip_"),
+    ],
+)
+def test_unknown_model_lists_near_names(name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}'.*{near}"):
+        network(name, pretrained=False)
 
 
 def test_unknown_model_without_near_names_is_still_explained() -> None:
@@ -211,3 +222,22 @@ def test_a_model_with_more_in_its_head_is_refused_for_timm() -> None:
     config = ModelConfig(name="test_convnext", freeze="none", pretrained=False, imgsz=SMALL)
     with pytest.raises(ExportError, match="--format onnx"):
         as_timm_model(Network(config, classes=4).eval(), config)
+
+
+def test_a_compiled_tail_keeps_its_names_and_its_copies_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list[object]()
+
+    def noted(call: Callable[..., Tensor], **_: object) -> Callable[..., Tensor]:
+        compiled.append(call)
+        return call
+
+    network = Network(ModelConfig(name="test_resnet", pretrained=False, imgsz=64), classes=3).eval()
+    inputs = network.prepare(torch.zeros(2, 3, 64, 64, dtype=torch.uint8))
+    names, logits = list(network.state_dict()), network(inputs)
+    monkeypatch.setattr(torch, "compile", noted)
+    compile_networks(nn.ModuleList([network]))
+    assert len(compiled) == 1
+    assert list(network.state_dict()) == names
+    assert torch.equal(network(inputs), logits)
+    assert network.tail._compiled_call_impl is not None
+    assert network.twin().tail._compiled_call_impl is None

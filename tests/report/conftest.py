@@ -52,7 +52,7 @@ class Visit:
         """Open a page of the report, as in class.html#0, and wait for its scripts."""
         self.page.goto("about:blank")  # else a new hash would not load the page again
         self.page.goto(f"{self.folder.resolve().as_uri()}/{name}")
-        if name.startswith(("class.html", "decisions.html", "list.html")):
+        if name.startswith(("class.html", "decisions.html", "index.html", "list.html")):
             self.page.wait_for_selector("html[data-ready]")
         if name.startswith("map.html"):  # where there is one
             self.page.wait_for_selector("html[data-ready], main:not(:has(#points))", state="attached")

@@ -17,7 +17,7 @@ from somnet.runs.run import Run
 from tests.report.conftest import HOSTILE, Visit, made_up_run
 from tests.report.test_review_server import serving
 
-ALL_SHOWN = "[...document.querySelectorAll('#twin-list .thumb')].every((one) => one.firstChild.naturalWidth > 0)"
+ALL_SHOWN = "() => [...document.querySelectorAll('#twin-list .thumb')].every((one) => one.firstChild.naturalWidth > 0)"
 
 
 def test_copies_and_leaks_are_side_by_side(tmp_path: Path, visit: Callable[..., Visit]) -> None:
@@ -62,7 +62,7 @@ def test_the_image_itself_and_the_evidence_of_predict(run: Run, chromium: Browse
         assert found.evidence is not None
         same = evidence_overlay(image, found.evidence, *image.size)
         assert np.array_equal(np.asarray(server.evidence(0)), np.asarray(same))
-        page = chromium.new_page(bypass_csp=True)  # for what the test itself asks
+        page = chromium.new_page()
         page.goto(server.address.replace("index.html", "list.html#kind=all&row=0"))
         expect(page.locator("#card")).to_be_visible()
         page.keyboard.press("h")

@@ -1,6 +1,7 @@
 """decisions.csv of a review: written at every step, read when somebody else has changed it."""
 
 import json
+import multiprocessing
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from somnet.data.decisions import Decision, read_decisions
 from somnet.errors import ConfigError, RunError
 from somnet.report.decision_file import DecisionFile
+from somnet.system.locks import one_writer
 
 NAMES = ("a.jpg", "=b.jpg", "__proto__", "a.jpg", 'new\nline "quoted".jpg')
 CLASSES = ("constructor", "=birch", "oak, red")
@@ -115,3 +117,45 @@ def test_the_file_says_what_the_pages_know(
         kept.change([change])
     assert DecisionFile(file, NAMES, CLASSES).codes()[1] == kept.codes()[1]
     json.dumps(kept.codes())
+
+
+def decide(file: Path, rows: range, names: list[str]) -> None:
+    kept = DecisionFile(file, names, CLASSES)
+    for row in rows:
+        kept.change([(row, "kds"[row % 3])])
+
+
+def test_two_servers_that_decide_at_once_lose_nothing(file: Path) -> None:
+    names = [f"{number}.jpg" for number in range(60)]
+    processes = [
+        multiprocessing.get_context("fork").Process(target=decide, args=(file, range(who, 60, 3), names))
+        for who in range(3)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert DecisionFile(file, names, CLASSES).codes()[1] == {row: "kds"[row % 3] for row in range(60)}
+    assert os.listdir(file.parent) == [file.name]
+
+
+def test_a_word_that_is_changed_in_place_is_seen(file: Path) -> None:
+    kept = DecisionFile(file, NAMES, CLASSES)
+    kept.change([(1, "k"), (2, "d")])
+    status = file.stat()
+    file.write_text(file.read_text().replace("keep", "drop"))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    kept.change([(4, "s")])
+    assert kept.codes()[1] == {1: "d", 2: "d", 4: "s"}
+
+
+def test_a_server_that_stands_still_in_a_write_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("somnet.report.decision_file.PATIENCE", 0.05)
+    kept = DecisionFile(file, NAMES, CLASSES)
+    with (
+        one_writer(file.with_name(".decisions.csv.somnet-lock"), file),
+        pytest.raises(RunError, match=rf"decisions\.csv is being written by process {os.getpid()}"),
+    ):
+        kept.change([(1, "k")])
+    assert kept.change([(1, "k")]) == 1

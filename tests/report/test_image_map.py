@@ -130,7 +130,7 @@ def test_the_map_is_used_by_keyboard_alone(mapped: Run, visit: Visits) -> None:
     assert place(page, second)[0] > place(page, first)[0]
     for _ in range(6):
         page.keyboard.press("+")
-    page.wait_for_function("somnet.mapPoints.view.zoom > 10")
+    page.wait_for_function("() => somnet.mapPoints.view.zoom > 10")
     page.keyboard.press("v")
     expect(page.locator("#lasso-note")).to_be_visible()
     chosen = shown_rows(page)
@@ -141,7 +141,7 @@ def test_the_map_is_used_by_keyboard_alone(mapped: Run, visit: Visits) -> None:
     page.keyboard.press("0")
     page.locator("#points").focus()
     page.keyboard.press("0")
-    page.wait_for_function("somnet.mapPoints.view.zoom === 1")
+    page.wait_for_function("() => somnet.mapPoints.view.zoom === 1")
     page.keyboard.press("Enter")
     expect(page.locator("#card-name")).to_have_text(f"a/{second:03d}.jpg")
 
@@ -153,7 +153,7 @@ def test_the_map_is_moved_and_zoomed_by_mouse(mapped: Run, visit: Visits) -> Non
     page.keyboard.down("Control")
     page.mouse.wheel(0, -100)
     page.keyboard.up("Control")
-    page.wait_for_function("somnet.mapPoints.view.zoom > 1.5")
+    page.wait_for_function("() => somnet.mapPoints.view.zoom > 1.5")
     assert place(page, 0) == pytest.approx(before, abs=1)  # it stays below the mouse
     page.click("[data-tool=move]")
     middle = page.locator("#points").bounding_box()
@@ -167,6 +167,69 @@ def test_the_map_is_moved_and_zoomed_by_mouse(mapped: Run, visit: Visits) -> Non
     page.mouse.up()
     expect(page.locator("#lasso-note")).to_be_hidden()
     assert place(page, 0) != start
+
+
+class Fingers:
+    """What several fingers do on a page; playwright itself knows only one at a time."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.session = page, page.context.new_cdp_session(page)
+
+    def __call__(self, kind: str, *places: tuple[float, float]) -> None:
+        points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(places)]
+        self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        self.page.evaluate(  # a page hears of moves with its next frame
+            "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
+
+def test_two_fingers_zoom_and_move_the_map(mapped: Run, visit: Visits) -> None:
+    page = visit(mapped.path / "report", width=390).go("map.html")
+    page.locator("#points").scroll_into_view_if_needed()
+    (x, y), touch = place(page, 0), Fingers(page)
+    touch("touchStart", (x - 10, y))
+    touch("touchMove", (x - 20, y))  # a lasso, until the other finger comes
+    touch("touchStart", (x - 20, y), (x + 20, y))
+    assert page.evaluate("somnet.mapPoints.marks.lasso") is None
+    touch("touchMove", (x - 60, y), (x + 60, y))
+    assert page.evaluate("somnet.mapPoints.view.zoom") == pytest.approx(3, rel=0.01)
+    assert place(page, 0) == pytest.approx((x, y), abs=1)  # it stays between the fingers
+    touch("touchMove", (x - 60, y + 30), (x + 60, y + 30))
+    assert place(page, 0) == pytest.approx((x, y + 30), abs=1)
+    touch("touchMove", (x - 5, y + 30), (x + 5, y + 30))
+    assert page.evaluate("somnet.mapPoints.view.zoom") == 1
+    touch("touchEnd")
+    expect(page.locator("#lasso-note")).to_be_hidden()  # nothing was drawn around
+
+
+def test_one_finger_draws_around(mapped: Run, visit: Visits) -> None:
+    page = visit(mapped.path / "report", width=390).go("map.html")
+    box = page.locator("#points").bounding_box()
+    assert box is not None
+    x1, y1, x2, y2 = box["x"] + 3, box["y"] + 3, box["x"] + box["width"] - 3, box["y"] + box["height"] - 3
+    touch = Fingers(page)
+    touch("touchStart", (x1, y1))
+    for corner in ((x2, y1), (x2, y2), (x1, y2)):
+        touch("touchMove", corner)
+    touch("touchEnd")
+    expect(page.locator("#lasso-count")).to_have_text("200 images selected on the map")
+
+
+def test_every_class_has_its_name_on_the_map(visit: Visits, tmp_path: Path) -> None:
+    """Also where several have their middle at one place."""
+    names = [f"kind {number}" for number in range(4)]
+    made = made_up_run(tmp_path / "run", [(f"a/{n:03d}.jpg", names[n % 4]) for n in range(80)])
+    np.save(made.path / VECTORS, clusters(80, 1).astype(np.float16))
+    page = visit(write_report(made).parent).go("map.html")
+    written = page.evaluate(
+        """() => new Promise((done) => {
+            const pen = document.getElementById("points").getContext("2d"), found = [], fill = pen.fillText.bind(pen);
+            pen.fillText = (text, ...at) => { found.push(text); fill(text, ...at); };
+            somnet.mapPoints.draw();
+            requestAnimationFrame(() => requestAnimationFrame(() => done(found)));
+        })"""
+    )
+    assert sorted(written) == names
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 from playwright.sync_api import Page, expect
 
 from somnet.report.frame import Frame, write_data
-from somnet.report.memory_map import quantised, read_memory, write_memory_pages
+from somnet.report.memory_map import quantised, read_memory, u_matrix, write_memory_pages
 from somnet.report.originals import Originals
 from somnet.report.pictures import draw_run
 from somnet.report.records import read_records
@@ -70,8 +71,11 @@ def pixels(page: Page) -> bytes:
 
 
 def winner_of_most(run: Run) -> int:
-    slots = read_records(run).regions.details["slot"].astype(int)
-    return int(np.bincount(slots).argmax())
+    return int(np.bincount(slots_of(run)).argmax())
+
+
+def slots_of(run: Run) -> NDArray[np.int64]:
+    return np.concatenate([some.slot for some in read_records(run).regions.by_slot()])
 
 
 def test_a_click_opens_a_slot_with_its_regions(small: Path, run: Run, visit: Callable[..., Visit]) -> None:
@@ -81,7 +85,9 @@ def test_a_click_opens_a_slot_with_its_regions(small: Path, run: Run, visit: Cal
     expect(page.locator("#slot-title")).to_have_text(f"Slot {slot}")
     crops = page.locator("#slot-rois img")
     expect(crops.first).to_be_visible()
-    page.wait_for_function("[...document.querySelectorAll('#slot-rois img')].every((one) => one.naturalWidth > 0)")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#slot-rois img')].every((one) => one.naturalWidth > 0)"
+    )
     found = data_of(small, "slots-0")
     assert isinstance(found, list)
     assert crops.count() == len(found[slot]["rois"]["row"]) > 0
@@ -103,8 +109,7 @@ def test_the_figures_are_those_of_the_memory(small: Path, run: Run) -> None:
         assert score == pytest.approx(sorted(score, reverse=True), rel=1e-2)
     whole = data_of(small, "memory")
     assert isinstance(whole, dict)
-    slots = read_records(run).regions.details["slot"].astype(int)
-    assert whole["hits"] == np.bincount(slots, minlength=9).tolist()
+    assert whole["hits"] == np.bincount(slots_of(run), minlength=9).tolist()
 
 
 def test_crops_show_the_region(small: Path, run: Run) -> None:
@@ -113,7 +118,7 @@ def test_crops_show_the_region(small: Path, run: Run) -> None:
     found = data_of(small, "slots-0")
     assert isinstance(found, list)
     for place, (row, region) in enumerate(zip(found[slot]["rois"]["row"], found[slot]["rois"]["region"], strict=True)):
-        left, top, right, bottom = records.regions.box[records.regions.first[row] + region].tolist()
+        left, top, right, bottom = records.regions.of_image(row).box[region].tolist()
         name = found[slot]["rois"]["name"][place]
         with (
             Image.open(Path(run.data["path"]) / name) as original,
@@ -270,3 +275,17 @@ def test_quantised_values_are_close() -> None:
     levels = np.frombuffer(base64.b64decode(found["levels"]), np.uint8)
     assert np.abs(levels / 255 * found["top"] - values).max() <= 7 / 255 / 2 + 1e-9
     assert quantised(np.zeros(3))["top"] == 0.0
+
+
+def test_u_matrix_by_hand() -> None:
+    """Three slots alike, the fourth at a right angle to them: it is 1 away from both neighbours."""
+    keys = np.array([[1, 0], [1, 0], [1, 0], [0, 1]], np.float32)
+    assert u_matrix(keys, 2).tolist() == pytest.approx([0.0, 0.5, 0.5, 1.0])
+
+
+def test_u_matrix_is_the_mean_over_the_slots_beside() -> None:
+    keys = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
+    keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+    beside = [1, 3, 5, 7]  # of the middle of 3 x 3
+    assert float(u_matrix(keys, 3)[4]) == pytest.approx(float((1 - keys[beside] @ keys[4]).mean()), abs=1e-6)
+    assert u_matrix(keys[:1], 1).tolist() == [0.0]

@@ -1,5 +1,8 @@
 """Reviewing many images in a real browser: the list of issues, selections, keys, and decisions that last."""
 
+import csv
+import io
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +59,7 @@ def test_300_issues_take_60_actions(many: Run, visit: Visits) -> None:
 
     for _ in CLASSES:
         press("n")
-        page.wait_for_function("somnet.sheet.rows().length < 60 && somnet.sheet.active() === 0")
+        page.wait_for_function("() => somnet.sheet.rows().length < 60 && somnet.sheet.active() === 0")
         page.locator(tile(page, 24)).click(modifiers=["Shift"])
         actions += 1
         expect(page.locator("#selected-count")).to_have_text("25 selected")
@@ -275,6 +278,34 @@ def test_decisions_are_read_as_strictly_as_the_command_line_does(tmp_path: Path,
     kept = read_decisions(file)
     file.write_bytes(download(page))
     assert read_decisions(file) == kept
+
+
+def test_tables_are_taken_apart_as_pythons_reader_does(many: Run, visit: Visits) -> None:
+    """Quotes where none belong, lines that end in any way: a name must not become another one's."""
+    rng = random.Random(0)
+    texts = ["".join(rng.choices('"",\r\n\'=ab', k=rng.randint(0, 14))) for _ in range(3000)]
+    texts += [
+        '5" pipe.jpg,keep,\nb.jpg,drop,\n',
+        'x"y",keep',
+        '"a"b"c,d',
+        '""',
+        '"',
+        "a\r\n\r\nb",
+        '"open,keep,\nb.jpg',
+    ]
+    found = visit(many.path / "report").go("decisions.html").evaluate("texts => texts.map(somnet.readCsv)", texts)
+    expected = [[row for row in csv.reader(io.StringIO(text, newline="")) if row] for text in texts]
+    different = [(t, f, e) for t, f, e in zip(texts, found, expected, strict=True) if f != e]
+    assert different == []
+
+
+def test_a_label_beside_another_decision_says_nothing(tmp_path: Path, visit: Visits) -> None:
+    made = made_up_run(tmp_path / "run", [("a.jpg", "x"), ("b.jpg", "y")])
+    page, file = visit(write_report(made).parent).go("decisions.html"), tmp_path / "decisions.csv"
+    file.write_text("file_name,decision,label\na.jpg,keep,elsewhere\na.jpg,keep,x\nb.jpg,drop,constructor\n")
+    assert len(read_decisions(file)) == 2
+    page.set_input_files("#file", file)
+    expect(page.locator("#note")).to_have_text("2 decisions loaded.")
 
 
 def test_a_list_of_hostile_names_holds_its_layout(tmp_path: Path, visit: Visits) -> None:

@@ -1,54 +1,84 @@
 """The regions of each slot, nearest first, and their crops."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from somnet.data.decode import read_picture
-from somnet.report.records import read_records
-from somnet.report.rois import SlotRois, crops_of, rois_by_slot
+from somnet.report import regions
+from somnet.report.regions import Regions, SlotRegions
+from somnet.report.rois import crops_of, rois_by_slot
+from somnet.system.folders import REGIONS
 from tests.report.conftest import made_up_run
 from tests.report.memories import with_memory
 
 FILES = [(f"{number}.jpg", "ab"[number % 2]) for number in range(20)]  # two regions each
 
 
-def by_hand() -> SlotRois:
+class ByHand(Regions):
     """Slot 0 has the ROIs 2 (image 1) and 0, 1 (image 0); slot 1 none; slot 2 the ROI 3 (image 1)."""
-    return SlotRois(
-        order=np.array([2, 1, 0, 3]),
-        bounds=np.array([0, 3, 3, 4]),
-        image=np.array([0, 0, 1, 1]),
-        slot=np.array([0, 0, 0, 2]),
-        similarity=np.array([0.1, 0.5, 0.9, 0.2]),
-    )
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+
+    def by_slot(self) -> Iterator[SlotRegions]:
+        image, slot, similarity = np.array([0, 0, 1, 1]), np.array([0, 0, 0, 2]), np.array([0.1, 0.5, 0.9, 0.2])
+        for start in range(0, 4, self.at_once):
+            mine = slice(start, start + self.at_once)
+            yield SlotRegions(np.arange(4)[mine], image[mine], slot[mine], similarity[mine])
 
 
-def test_the_nearest_are_of_different_images() -> None:
-    rois = by_hand()
-    assert rois.nearest(0, 5) == [2, 1]
-    assert rois.nearest(0, 1) == [2]
-    assert rois.nearest(1, 5) == []
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_the_nearest_are_of_different_images(at_once: int) -> None:
+    rois = rois_by_slot(ByHand(at_once), 3, np.array([0, 0]), 1, most=5)
+    assert rois.nearest.number.tolist() == [2, 1, 3]
+    assert rois.of_slot(0, 5) == [0, 1]
+    assert rois.of_slot(0, 1) == [0]
+    assert rois.of_slot(1, 5) == []
+    assert rois.of_slot(2, 5) == [2]
     assert rois.hits.tolist() == [3, 0, 1]
+    assert rois_by_slot(ByHand(at_once), 3, np.array([0, 0]), 1, most=1).nearest.number.tolist() == [2, 3]
 
 
-def test_hits_by_class() -> None:
-    assert by_hand().class_hits(np.array([1, 0]), 2).tolist() == [[1, 2], [0, 0], [1, 0]]
-    assert by_hand().class_hits(np.array([-1, 0]), 2).tolist() == [[1, 0], [0, 0], [1, 0]]  # a label is missing
+@pytest.mark.parametrize("at_once", [1, 3, 4])
+def test_hits_by_class(at_once: int) -> None:
+    def hits(*labels: int) -> list[list[int]]:
+        found: list[list[int]] = rois_by_slot(ByHand(at_once), 3, np.array(labels), 2, most=1).class_hits.tolist()
+        return found
+
+    assert hits(1, 0) == [[1, 2], [0, 0], [1, 0]]
+    assert hits(-1, 0) == [[1, 0], [0, 0], [1, 0]]  # a label is missing
 
 
-def test_the_regions_of_a_run_are_ordered_by_similarity(tmp_path: Path) -> None:
+def labels_of(count: int) -> NDArray[np.int64]:
+    return np.arange(count) % 2
+
+
+@pytest.mark.parametrize("at_once", [3, 1000])
+def test_the_regions_of_a_run_are_ordered_by_similarity(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions, "AT_ONCE", at_once)
     run = with_memory(made_up_run(tmp_path / "run", FILES), side=3)
-    rois = rois_by_slot(run, read_records(run).regions, 9)
+    rois = rois_by_slot(Regions(run), 9, labels_of(20), 2, most=12)
+    table = pq.read_table(run.path / REGIONS)
+    slot, similarity = (np.asarray(table[name].to_numpy(), float) for name in ("winner_slot", "similarity"))
+    assert rois.hits.tolist() == np.bincount(slot.astype(int), minlength=9).tolist()
     assert rois.hits.sum() == 40
     assert rois.hits[0] == 0
-    for slot in range(9):
-        mine = rois.order[rois.bounds[slot] : rois.bounds[slot + 1]]
-        assert (rois.slot[mine] == slot).all()
-        assert (np.diff(rois.similarity[mine]) <= 0).all()
-    assert rois.image.tolist() == np.repeat(np.arange(20), 2).tolist()
+    for number in range(9):
+        mine = rois.of_slot(number, 12)
+        assert (rois.nearest.slot[mine] == number).all()
+        best: dict[int, float] = {}  # the nearest of each image
+        for roi in np.flatnonzero(slot == number).tolist():
+            best[roi // 2] = max(best.get(roi // 2, -1.0), similarity[roi])
+        assert rois.nearest.similarity[mine].tolist() == sorted(best.values(), reverse=True)[:12]
+    assert rois.nearest.image.tolist() == (rois.nearest.number // 2).tolist()
 
 
 def test_crops_are_those_of_the_upright_original(tmp_path: Path) -> None:
@@ -72,5 +102,6 @@ def test_a_box_without_area_is_still_a_picture(tmp_path: Path) -> None:
 
 def test_an_older_run_counts_heavy_regions_as_near(tmp_path: Path) -> None:
     run = made_up_run(tmp_path / "run", FILES)
-    rois = rois_by_slot(run, read_records(run).regions, 9)
-    assert rois.similarity.tolist() == pytest.approx([0.25, 0.75] * 20)
+    rois = rois_by_slot(Regions(run), 9, labels_of(20), 2, most=12)
+    assert set(rois.nearest.similarity[rois.nearest.number % 2 == 0]) <= {0.25}
+    assert set(rois.nearest.similarity[rois.nearest.number % 2 == 1]) == {0.75}

@@ -81,7 +81,7 @@ def test_train_leaves_the_report_and_it_needs_nothing_else(run: Run, visit: Visi
     shutil.copytree(run.path / "report", tmp_path / "sent" / "elsewhere")
     page = visit(tmp_path / "sent" / "elsewhere").go("class.html")
     expect(page.locator("#sheet .tile")).not_to_have_count(0)
-    page.wait_for_function("[...document.images].filter((image) => image.naturalWidth > 0).length > 2")
+    page.wait_for_function("() => [...document.images].filter((image) => image.naturalWidth > 0).length > 2")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

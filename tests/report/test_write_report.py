@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from playwright.sync_api import expect
 
 from somnet.errors import RunError, SomnetError
 from somnet.report.site import is_report, write_report
 from somnet.runs.run import Run
 from somnet.training.train import train, train_without_report
-from tests.report.conftest import made_up_run
+from tests.report.conftest import Visit, made_up_run
+from tests.report.test_site import decisions_of
 
 if TYPE_CHECKING:
     from tests.conftest import Tiny
@@ -99,10 +102,26 @@ def test_the_overview_lists_what_to_judge_first(run: Run) -> None:
     rows = [row for row in enumerate(run.scores().to_pylist()) if row[1]["review_order"] is not None]
     rows.sort(key=lambda row: row[1]["review_order"])
     page = (run.path / "report" / "index.html").read_text(encoding="utf-8")
-    linked = [f'href="class.html#{run.classes.index(row["given_label"])}/{number}"' for number, row in rows]
+    linked = [f'href="list.html#kind=first&amp;sort=first&amp;row={number}"' for number, _ in rows[:12]]
     assert linked
     places = [page.index(link) for link in linked]
     assert places == sorted(places)
+    assert f"Judge all {len(rows)}" in page
+
+
+def test_what_to_judge_first_is_walked_through_in_its_order(run: Run, visit: Callable[..., Visit]) -> None:
+    order = {number: row["review_order"] for number, row in enumerate(run.scores().to_pylist()) if row["review_order"]}
+    page = visit(run.path / "report").go("index.html")
+    page.click("text=Judge all")
+    page.wait_for_selector("html[data-ready]")
+    expect(page.locator("#list-count")).to_have_text(f"{len(order)} of {run.scores().num_rows} images")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("k")
+    page.keyboard.press("d")
+    first, second = sorted(order, key=lambda number: order[number])[:2]
+    assert decisions_of(page) == {str(first): "k", str(second): "d"}
+    page.click("nav >> text=Overview")
+    expect(page.locator("#decided")).to_have_text("2")
 
 
 def test_a_report_that_fails_does_not_lose_the_run(data: Path, tiny: "Tiny", tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from somnet.errors import RunError, SomnetError
 from somnet.runs import checkpoint
 from somnet.runs.checkpoint import load_checkpoint, save_checkpoint
+from somnet.runs.checkpoint_arrays import load_arrays
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b.c": torch.tensor(3), "t": torch.arange(6.0).view(2, 3).T}
 STATE = {"position": {"step": 3, "history": [{"loss": 0.1}]}, "name": "größe"}
@@ -96,3 +97,21 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path, save: object) -> None:
     with pytest.raises(RunError):
         load_checkpoint(tmp_path / "x.safetensors")
     assert not (tmp_path / "sprung").exists()
+
+
+def test_arrays_are_the_same_without_torch(tmp_path: Path) -> None:
+    file = tmp_path / "x.safetensors"
+    tensors = {**TENSORS, "flag": torch.tensor([True, False]), "half": torch.ones(3).half()}
+    save_checkpoint(file, tensors, STATE)
+    found = load_arrays(file, ["a", "t", "gone"])
+    assert found.keys() == {"a", "t"}
+    assert found["t"].tolist() == TENSORS["t"].tolist()
+    with pytest.raises(RunError, match="not a somnet checkpoint"):
+        load_arrays(tmp_path / "no such file", ["a"])
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # of an array that is not asked for, perhaps
+    with pytest.raises(RunError, match=r"x\.safetensors is damaged: bring back a copy"):
+        load_arrays(file, ["a"])
+    save_checkpoint(file, {"a": torch.tensor([float("nan")])}, STATE)
+    with pytest.raises(RunError, match="NaN or infinite values in a"):
+        load_arrays(file, ["a"])

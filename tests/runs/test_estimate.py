@@ -11,6 +11,7 @@ import pytest
 from somnet.config import Config, load_config
 from somnet.core.types import Phase
 from somnet.errors import DataError
+from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import METHODS
 from somnet.methods.somnet_settings import SomnetSettings
 from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, plan_training, trunk_passes, work_of
@@ -173,6 +174,38 @@ def test_plan_needs_no_data_where_sizes_are_given(tmp_path: Path, tiny: Any, cli
     for words in ((), ("--images", 1000)):
         too_little = cli("plan", "--config", tmp_path / "tiny.toml", *words)
         assert (too_little.code, "give the data, or --images" in too_little.err + too_little.out) == (2, True)
+
+
+def test_plan_takes_the_flags_of_a_training(data: Path, tiny: Any, cli: Callable[..., Any]) -> None:
+    done = cli("plan", data, *tiny.flags(), "--method", "plain", "--epochs", 7, "--batch-size", 3, "--freeze", "none")
+    assert done.code == 0, done.err
+    assert "18 training images 7 times, 6 test images" in done.out
+    assert "feature maps" not in done.out  # the network is trained whole
+
+
+def test_plan_with_vectors_counts_no_network(data: Path, tmp_path: Path, cli: Callable[..., Any]) -> None:
+    np.save(tmp_path / "v.npy", np.zeros((24, 5000)))
+    done = cli("plan", data, "--embeddings", tmp_path / "v.npy")
+    assert done.code == 0, done.err
+    assert "18 training images 0 times, 6 test images" in done.out
+    assert "looking at the images" in done.out
+    assert not any(name in done.out for name in ("proposals", "feature maps", "loading images"))
+    assert "not counted: fits of linear classifiers" in done.out
+    refused = cli("plan", data, "--embeddings", tmp_path / "v.npy", "--method", "elr")
+    assert refused.code == 2
+    assert "--method linear-probe" in refused.err
+
+
+def test_given_vectors_are_in_main_memory(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.zeros((4, 5000)))
+    config = Config(method="linear-probe").with_settings({"model.embeddings": str(tmp_path / "v.npy")})
+    config = with_given_vectors(config)
+    work = work_of(build_method(config, np.zeros(4, np.int64), 3), config, train=1_000_000, test=1_000)
+    assert work.map_bytes == 0
+    given = estimate(work, STEP, READ, cores=2, speedup=1, apart=False)
+    without = estimate(replace(work, vector_bytes=0), STEP, READ, cores=2, speedup=1, apart=False)
+    assert given.host_bytes - without.host_bytes == 1_001_000 * 5000 * 4
+    assert given.cache_bytes == 0
 
 
 def test_data_without_training_images_are_refused(tmp_path: Path, tiny: Any) -> None:

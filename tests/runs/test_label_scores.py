@@ -15,7 +15,7 @@ from somnet.data.index import SCHEMA, Index
 from somnet.data.proposals import Scan
 from somnet.methods.label_evidence import RegionFeatures
 from somnet.runs.doubt import HALF, PROMISED, choose_threshold, flagged_sentence
-from somnet.runs.label_scores import LabelScores, judge, spare_varied_classes, suggestions, with_label_scores
+from somnet.runs.label_scores import Beside, LabelScores, judge, spare_varied_classes, suggestions, with_label_scores
 
 
 def test_suggestions_are_sure_and_typical_of_the_class() -> None:
@@ -66,6 +66,7 @@ def test_a_doubted_image_is_a_wrong_label_or_an_outlier() -> None:
     assert table["suggested_label"].to_pylist() == ["oak", None, None]
     assert table["belief"].to_pylist() == pytest.approx([0.6, 0.7, 0.8])
     assert flagged_sentence(table) == "2 labels are doubted, of which about 2 are wrong"
+    assert flagged_sentence(pa.table({"label_score": [0.1, 0.9]})) == "1 label is doubted, and probably wrong"
 
 
 def test_clean_data_have_no_doubted_label() -> None:
@@ -94,7 +95,7 @@ def crawl() -> tuple[RegionFeatures, NDArray[np.int64], Part]:
 
 def test_wrong_labels_and_foreign_pictures_are_told_apart() -> None:
     regions, shown, part = crawl()
-    found = judge(lambda: iter([(np.arange(300), regions)]), part, None, seed=0)
+    found = judge(lambda: iter([(np.arange(300), regions)]), part, Beside(), seed=0)
     wrong, foreign = shown != part.labels, shown == 3
     assert (found.right[~wrong] > 0.5).mean() > 0.98
     assert (found.right[wrong] < 0.5).all()
@@ -102,3 +103,33 @@ def test_wrong_labels_and_foreign_pictures_are_told_apart() -> None:
     assert (found.known[~foreign] > 0.5).mean() > 0.98  # a wrong label is no outlier: it shows another class
     assert found.suggested[wrong & ~foreign].tolist() == shown[wrong & ~foreign].tolist()
     assert (found.suggested[foreign] == -1).all()
+
+
+def test_images_whose_labels_are_right_calibrate_the_others() -> None:
+    """Odd but right images are as frequent among them: none of those is called wrong any longer."""
+    regions, shown, part = crawl()
+    rng = np.random.default_rng(1)
+    labels = np.arange(120) % 3
+    features = rng.normal(size=(120, 1, 16)) / 2 + 4 * np.eye(4, 16)[labels][:, None]
+    columns = {field.name: pa.nulls(120, field.type) for field in SCHEMA} | {"label": pa.array(labels, pa.int32())}
+    index = Index(Path(), part.index.classes, pa.table(columns, SCHEMA))
+    right = Part(index, cast(Scan, None), np.full(120, -1))
+    everything = RegionFeatures(
+        np.concatenate([regions.features, features.astype(np.float16)]), np.ones((420, 1), bool)
+    )
+    found = judge(lambda: iter([(np.arange(420), everything)]), part, Beside(right=right), seed=0)
+    wrong = shown != part.labels
+    assert len(found.right) == 300
+    assert (found.right[wrong] < choose_threshold(found.right)).mean() > 0.9
+    assert (found.right[~wrong] < choose_threshold(found.right)).mean() < 0.02
+    assert found.right.max() <= 1 - 1 / 122  # calibrated by 120, so none is surer
+
+
+def test_all_that_lies_beside_the_training_images_is_told_apart() -> None:
+    _, _, part = crawl()
+    some = Part(part.index.take(np.arange(4)), cast(Scan, None), np.full(4, -1))
+    assert Beside().labels().tolist() == []
+    assert Beside(right=some).is_dropped().tolist() == [False] * 4
+    both = Beside(some, part)
+    assert both.is_dropped().tolist() == [True] * 4 + [False] * 300
+    assert both.labels().tolist() == [*some.labels, *part.labels]

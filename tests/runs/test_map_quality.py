@@ -14,7 +14,6 @@ from somnet.runs.map_quality import (
     quantisation_errors,
     rank_correlation,
     topographic_errors,
-    u_matrix,
 )
 
 SIDE = 5
@@ -77,19 +76,6 @@ def test_a_lone_slot_is_its_own_runner_up() -> None:
     assert slots.tolist() == [[0, 0]] * 3
     assert cosines.shape == (3, 2)
     assert not topographic_errors(slots[:, 0], slots[:, 1], 1).any()
-
-
-def test_u_matrix_by_hand() -> None:
-    """Three slots alike, the fourth at a right angle to them: it is 1 away from both neighbours."""
-    keys = torch.tensor([[1.0, 0], [1.0, 0], [1.0, 0], [0, 1.0]])
-    assert u_matrix(keys, 2).tolist() == pytest.approx([0.0, 0.5, 0.5, 1.0])
-
-
-def test_u_matrix_is_the_mean_over_the_slots_beside() -> None:
-    keys = F.normalize(torch.randn(9, 4), dim=1)
-    beside = [1, 3, 5, 7]  # of the middle of 3 x 3
-    assert float(u_matrix(keys, 3)[4]) == pytest.approx(float((1 - keys[beside] @ keys[4]).mean()), abs=1e-6)
-    assert u_matrix(keys[:1], 1).tolist() == [0.0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30))

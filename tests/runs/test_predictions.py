@@ -16,8 +16,9 @@ from PIL import Image
 
 from somnet.errors import DataError
 from somnet.report.heatmaps import with_heatmaps
+from somnet.runs.prediction import Prediction
 from somnet.runs.predictions import image_files, write_predictions
-from somnet.runs.run import Prediction, Run
+from somnet.runs.run import Run
 
 if TYPE_CHECKING:
     from tests.conftest import Outcome, Photos

@@ -304,6 +304,22 @@ def test_a_damaged_run_is_named(data: Path, tiny: "Tiny", tmp_path: Path) -> Non
         Run(run.path)
 
 
+def test_a_run_that_was_killed_at_its_first_file_is_known_as_one(
+    data: Path, tiny: "Tiny", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(out: Path, data: object) -> None:
+        raise Crash
+
+    config, out = tiny.config("plain"), tmp_path / "run"
+    monkeypatch.setattr("somnet.runs.begin.write_images", killed)
+    with pytest.raises(Crash):
+        train_without_report(data, config, out=out, workers=0)
+    monkeypatch.undo()
+    with pytest.raises(RunError, match="exists: add --resume"):
+        somnet.train(data, config, out=out, workers=0)
+    assert train_without_report(data, config, out=out, workers=0).summary
+
+
 def test_the_first_free_folder_is_taken(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "3").mkdir()

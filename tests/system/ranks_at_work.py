@@ -16,8 +16,10 @@ from somnet.errors import RunError
 from somnet.methods.base import Method
 from somnet.nn.batch_statistics import WholeBatch
 from somnet.system.compute import Compute
+from somnet.system.gradient_sums import GradientSums
 from somnet.system.ranks import ALONE, Ranks, joined_ranks
 from somnet.training.loop import Trainer
+from somnet.training.step import Outcome
 from somnet.training.train import train
 from tests.conftest import make_toy
 
@@ -65,10 +67,10 @@ def work(case: str, out: Path, ranks: Ranks = ALONE) -> dict[str, Any]:
     steps = []
     step = trainer._step
 
-    def recorded(*args: Any, **more: Any) -> dict[str, float]:
-        losses = step(*args, **more)
-        steps.append({"losses": losses, "state": fingerprint(made.method)})
-        return losses
+    def recorded(*args: Any, **more: Any) -> Outcome:
+        outcome = step(*args, **more)
+        steps.append({"losses": outcome.losses, "state": fingerprint(made.method)})
+        return outcome
 
     trainer._step = recorded  # type: ignore[method-assign]
     history = trainer.run().history
@@ -87,10 +89,12 @@ def normalised(ranks: Ranks) -> float:
     tail.load_state_dict(before)
     tail.zero_grad()
     mine, share = (pixels[:5], 5 / 8) if ranks.first else (pixels[5:], 3 / 8)
+    sums = GradientSums(ranks, tail.parameters())
     with WholeBatch(ranks, share):
         loss = tail(mine).square().mean()
+    sums.begin(share)
     loss.backward()
-    ranks.average_gradients(tail.parameters(), share)
+    sums.finish()
     shared = [parameter.grad for parameter in tail.parameters()], list(tail.buffers())
     pairs = zip((*alone[0], *alone[1]), (*shared[0], *shared[1]), strict=True)
     return max(float((one - other).abs().max()) for one, other in pairs if one is not None and other is not None)

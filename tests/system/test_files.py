@@ -86,6 +86,14 @@ def test_what_a_kill_left_is_cleared_once_it_is_old_enough(tmp_path: Path) -> No
     assert sorted(os.listdir(tmp_path)) == [".hidden", ".mine.part", "deep"]
 
 
+def test_what_another_process_is_writing_in_a_hidden_folder_is_left_to_it(tmp_path: Path) -> None:
+    (tmp_path / ".report.somnet-new" / "data").mkdir(parents=True)
+    theirs = tmp_path / ".report.somnet-new" / "data" / ".cards.js.x1.somnet-part"
+    theirs.touch()
+    clear_leftovers(tmp_path)
+    assert theirs.exists()
+
+
 def test_a_written_file_can_be_read_by_others(tmp_path: Path) -> None:
     write_text(tmp_path / "file", "x")
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,17 @@ def test_every_verb_that_writes_a_folder_refuses_to_be_the_second(
         assert f"{out} is being written by process {holder} on" in done.err
         assert "Traceback" not in done.err
     assert [file.name for file in tmp_path.rglob("*") if "lock" not in file.name] == (["out"] if own else [])
+
+
+def test_a_pipe_in_the_place_of_a_lock_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(RunError, match="lock is not a plain file"), one_writer(tmp_path / "lock", tmp_path):
+        raise AssertionError("went on")
+
+
+def test_a_writer_may_wait_for_another(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with held(lock) as holder:
+        threading.Timer(0.3, os.kill, [holder, signal.SIGKILL]).start()
+        with one_writer(lock, tmp_path, patience=60):
+            assert f"process {os.getpid()} " in lock.read_text()

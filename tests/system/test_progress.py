@@ -1,13 +1,15 @@
 """Progress as lines where there is no terminal."""
 
+import errno
 import io
 import logging
+import sys
 
 import pytest
 from rich.console import Console
 
 from somnet.system import progress
-from somnet.system.progress import duration, track
+from somnet.system.progress import ConsoleHandler, duration, track
 
 
 class Clock:
@@ -55,9 +57,22 @@ def test_quick_work_says_one_line(clock: Clock, caplog: pytest.LogCaptureFixture
 
 def test_long_work_says_speed_and_time_left(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     with track("reading", 100) as advance:
-        clock.now += 20
-        advance(40, note="loss 1.5")
+        clock.now += 5
+        advance(10)
+        clock.now += 15
+        advance(30, note="loss 1.5")
     assert caplog.messages[0] == "reading: 40/100, 2.0/s, 30 s left loss 1.5"
+
+
+def test_what_goes_before_the_first_unit_is_not_taken_for_its_pace(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with track("training", 1000) as advance:
+        clock.now += 100  # a method that prepares itself
+        advance(1)
+        clock.now += 10
+        advance(100)
+    assert caplog.messages[:2] == ["training: 1/1000 ", "training: 101/1000, 10.0/s, 1 min 30 s left "]
 
 
 def test_lines_keep_their_distance(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -93,3 +108,26 @@ def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reading" in screen.getvalue()
     assert "4/4" in screen.getvalue()
     assert "loss 1.5" in screen.getvalue()
+
+
+class Ended(io.StringIO):
+    """A terminal that was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_work_outlives_its_screen(closed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Ended()
+    if closed:
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    handler = ConsoleHandler()
+    with track("training", 3) as advance:
+        for _ in range(3):
+            handler.emit(logging.makeLogRecord({"msg": "a line"}))
+            advance(1)

@@ -8,10 +8,10 @@ import pytest
 from somnet.errors import TrainingStopped
 from somnet.system.signals import CONTINUE, deferred_signals, stopping_signals
 
-BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+EACH = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 
 
-@BOTH
+@EACH
 def test_a_deferred_signal_waits_for_the_check(number: signal.Signals, code: int) -> None:
     with deferred_signals() as flag:
         flag.check()  # nothing came yet
@@ -22,7 +22,7 @@ def test_a_deferred_signal_waits_for_the_check(number: signal.Signals, code: int
     assert number.name in str(stopped.value)
 
 
-@BOTH
+@EACH
 def test_elsewhere_a_signal_stops_at_once(number: signal.Signals, code: int) -> None:
     with stopping_signals(), pytest.raises(TrainingStopped, match=CONTINUE) as stopped:
         signal.raise_signal(number)
@@ -53,3 +53,14 @@ def test_a_thread_may_train_too() -> None:
     thread.start()
     thread.join()
     assert seen == [None]
+
+
+def test_what_nohup_has_set_aside_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopping_signals(), deferred_signals() as flag:
+            signal.raise_signal(signal.SIGHUP)
+            assert flag.signal_number is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

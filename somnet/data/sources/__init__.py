@@ -18,6 +18,7 @@ from somnet.data.sources.webvision import is_webvision, read_mini_webvision, rea
 from somnet.data.sources.zipped import find_zips, read_zips
 from somnet.errors import DataError
 from somnet.system.files import some
+from somnet.system.folders import refuse_cache_inside
 
 HELP = (
     "give a folder with one sub-folder of images per class, the same under train/ and test/, a zip file of that, or a "
@@ -71,6 +72,7 @@ def open_source(data: Path, *, follow_links: bool = False) -> Index:
     name, path = split_name(data)
     if not path.exists():
         raise DataError(f"{path} does not exist: {HELP}")
+    refuse_cache_inside(path)
     index = _read(path, name, follow_links=follow_links)
     if len(index) == 0:
         told = f" ({some(list(index.passed_over))})" if index.passed_over else ""

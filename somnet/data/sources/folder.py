@@ -15,6 +15,8 @@ from somnet.system.files import display_name
 
 SPLITS = {b"train": "train", b"val": "val", b"validation": "val", b"valid": "val", b"test": "test"}
 
+HIDDEN = "hidden: its name begins with a dot"  # why a folder with images is left out
+BESIDE = "it lies beside the folder train, not in it"
 MOST_TRIED = 20  # files that are opened to see whether a folder has images
 
 # What crawlers leave beside images. All other files are tried as images, whatever their name says.
@@ -76,8 +78,7 @@ def _passed_over(top: bytes, splits: list[bytes]) -> list[str]:
     """Folders that have images and are no classes, each with the reason: nobody shall miss a class unawares."""
     hidden = [os.path.join(split, name) for split in splits for name in _folders(os.path.join(top, split), hidden=True)]
     beside = [name for name in folders_in(top) if name not in splits] if splits != [b""] else []
-    reasons = dict.fromkeys(hidden, "hidden: its name begins with a dot")
-    reasons |= dict.fromkeys(beside, "it lies beside the folder train, not in it")
+    reasons = dict.fromkeys(hidden, HIDDEN) | dict.fromkeys(beside, BESIDE)
     return [f"'{display_name(name)}' ({reason})" for name, reason in reasons.items() if _has_images(top, name)]
 
 

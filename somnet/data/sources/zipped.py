@@ -4,14 +4,16 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
+from somnet.data.decode import read_picture
 from somnet.data.index import Index, make_index
-from somnet.data.location import MAX_BYTES
-from somnet.data.sources.folder import SPLITS, is_candidate, split_folders
-from somnet.errors import DataError
+from somnet.data.location import MAX_BYTES, Location
+from somnet.data.sources.folder import BESIDE, HIDDEN, MOST_TRIED, SPLITS, is_candidate, split_folders
+from somnet.errors import DataError, UnreadableImage
 from somnet.system.files import display_name
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, then the lengths of the name and of the extra field
@@ -37,33 +39,87 @@ def read_zips(data: Path) -> Index:
             places.append(above + folders)
             rows.append({**member, "archive": os.fsencode(file.relative_to(root))})
     told = list(splits_and_classes(places))
-    classes = sorted({name for _, name in told if name is not None})
+    passed_over = _passed_over(root, [(row, why) for row, why in zip(rows, told, strict=True) if isinstance(why, str)])
+    seen = [(row, place) for row, place in zip(rows, told, strict=True) if isinstance(place, Place)]
+    classes = sorted({place.label for _, place in seen if place.label is not None})
     number = {name: i for i, name in enumerate(classes)}
-    index_rows = (
+    listed = (
         {
-            **row,
-            "file_name": row["archive"] + b"/" + _bytes(row["name"]),
-            "split": split,
-            "label": None if name is None else number[name],
-            "problem": row["problem"] or ("lies in no class folder: put it into one" if name is None else None),
+            **{key: value for key, value in row.items() if key != "name"},
+            "file_name": _file_name(row),
+            "split": place.split,
+            "label": None if place.label is None else number[place.label],
+            "problem": row["problem"] or ("lies in no class folder: put it into one" if place.label is None else None),
         }
-        for row, (split, name) in zip(rows, told, strict=True)
+        for row, place in seen
     )
-    listed = ({key: value for key, value in row.items() if key != "name"} for row in index_rows)
-    return make_index(root, (display_name(_bytes(name)) for name in classes), listed)
+    index = make_index(root, (display_name(_bytes(name)) for name in classes), listed)
+    return replace(index, passed_over=tuple(passed_over))
 
 
-def splits_and_classes(places: list[Folders]) -> Iterator[tuple[str, str | None]]:
-    """The split and the class that the folders of each image tell, below what is above all of them."""
-    while places and all(len(place) > 1 and place[0] == places[0][0] for place in places):
-        if _bytes(places[0][0].lower()) in SPLITS:
+class Place(NamedTuple):
+    """What the folders of an image tell; no label: it lies in no class folder."""
+
+    split: str
+    label: str | None
+
+
+def splits_and_classes(places: Sequence[Folders]) -> Iterator[Place | str | None]:
+    """The split and the class that the folders of each image tell, below what is above all of them.
+
+    As on disk: a reason where a whole folder is left out, None for what is hidden within a class.
+    """
+    visible = [place for place in places if not any(map(_is_hidden, place))] or places
+    above = 0
+    while all(len(place) > above + 1 and place[: above + 1] == visible[0][: above + 1] for place in visible):
+        if not visible or _bytes(visible[0][above].lower()) in SPLITS:
             break
-        places = [place[1:] for place in places]
-    splits = split_folders({_bytes(place[0]) for place in places if place})
+        above += 1
+    splits = split_folders({_bytes(place[above]) for place in visible if len(place) > above})
     for place in places:
-        top = _bytes(place[0]) if place else b""
-        own = place[1:] if top in splits else place
-        yield SPLITS[top.lower()] if top in splits else "train", own[0] if own else None
+        own = place[above:]
+        top = _bytes(own[0]) if own else b""
+        split, below = (SPLITS[top.lower()], own[1:]) if top in splits else ("train", own)
+        if any(map(_is_hidden, place[:above] + below[:1])):
+            yield HIDDEN
+        elif any(map(_is_hidden, below)):
+            yield None
+        elif splits and own and top not in splits:
+            yield BESIDE
+        else:
+            yield Place(split, below[0] if below else None)
+
+
+def _passed_over(root: Path, rows: list[tuple[dict[str, Any], str]]) -> Iterator[str]:
+    """The topmost folders of these members that have images, each with the reason why it is left out."""
+    folders: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row, why in rows:
+        parts = PurePosixPath(row["name"]).parts[:-1]
+        depth = next((i for i, part in enumerate(parts, 1) if _is_hidden(part)), 1) if why == HIDDEN else 1
+        folder = os.fsdecode(row["archive"]) + "/" + "/".join(parts[:depth])
+        folders.setdefault((folder, why), []).append(row)
+    for (folder, why), members in folders.items():
+        if any(_is_image(root, row) for row in members[:MOST_TRIED]):
+            yield f"'{display_name(_bytes(folder))}' ({why})"
+
+
+def _is_image(root: Path, row: dict[str, Any]) -> bool:
+    if row["problem"] is not None:
+        return False
+    place = Location(str(root / os.fsdecode(row["archive"])), row["offset"], row["size"], row["deflated"])
+    try:
+        read_picture(place, at_least=1)
+    except UnreadableImage:
+        return False
+    return True
+
+
+def _file_name(row: dict[str, Any]) -> bytes:
+    return bytes(row["archive"] + b"/" + _bytes(row["name"]))
+
+
+def _is_hidden(part: str) -> bool:
+    return part.startswith(".") and part != ".."
 
 
 def read_members(file: Path) -> Iterator[dict[str, Any]]:
@@ -84,10 +140,9 @@ def read_members(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_seen(name: str) -> bool:
-    """Neither hidden, nor what a Mac leaves beside every file, nor a sidecar."""
+    """Neither a hidden file, nor what a Mac leaves beside every file, nor a sidecar."""
     parts = PurePosixPath(name).parts
-    hidden = any(part.startswith(".") and part != ".." for part in parts)
-    return bool(parts) and not hidden and parts[0] != "__MACOSX" and is_candidate(_bytes(parts[-1]))
+    return bool(parts) and parts[0] != "__MACOSX" and is_candidate(_bytes(parts[-1]))
 
 
 def _start(stream: IO[bytes], member: zipfile.ZipInfo) -> int:
@@ -110,8 +165,8 @@ def _problem(member: zipfile.ZipInfo) -> str | None:
         return "is encrypted: unpack the archive, or pack it again without a password"
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return "is compressed in an unusual way: unpack the archive, or pack it again with deflate"
-    if member.file_size > MAX_BYTES:
-        return f"{member.file_size / 1e9:.1f} GB: at most {MAX_BYTES / 1e9:.0f} GB is read"
+    if (size := max(member.file_size, member.compress_size)) > MAX_BYTES:
+        return f"{size / 1e9:.1f} GB: at most {MAX_BYTES / 1e9:.0f} GB is read"
     return None
 
 

@@ -81,13 +81,11 @@ somnet.card = (() => {
     const { label, seen, score } = images.columns;
     const lines = [["given label", run.classes[label[row]] ?? "–"]];
     if (regions) {
-      const bestOf = (name, digits) => (regions[name] ? regions[name][regions.best].toFixed(digits) : "–");
       lines.push(
         ["model sees", run.classes[seen[row]] ?? "–"],
         ["label_score", score[row].toFixed(3)],
-        ["background_score", cards.background[at].toFixed(3)],
-        ["winner slot of the best region", slotLink(regions, regions.best)],
-        ["d-, r- and a-score of it", `${bestOf("d", 3)} · ${bestOf("r", 4)} · ${bestOf("a", 3)}`]);
+        ["background_score", cards.background[at].toFixed(3)]);
+      if (regions.slot) lines.push(["memory slot of its best region", slotLink(regions, regions.best)]);
     }
     byId("card-scores").replaceChildren(...lines.map(([name, value]) =>
       make("div", {}, make("dt", {}, name), make("dd", {}, make("bdi", {}, value)))));

@@ -183,20 +183,24 @@ somnet.csvText = (cell) => (cell.startsWith("'") && somnet.csvCell(cell.slice(1)
 // Rows of cells, as they stand in the file.
 somnet.readCsv = (text) => {
   const rows = [];
-  let row = [], cell = "", quoted = false;
-  const endCell = () => { row.push(cell); cell = ""; };
-  const endRow = () => { endCell(); if (row.length > 1 || row[0] !== "") rows.push(row); row = []; };
+  let row = [], cell = "", quoted = false, fresh = true, empty = true; // fresh: nothing of the cell yet; empty: of the row
+  const endCell = () => { row.push(cell); cell = ""; fresh = true; };
+  const endRow = () => { if (!empty) { endCell(); rows.push(row); } row = []; empty = true; };
   for (let at = 0; at < text.length; at++) {
     const sign = text[at];
     if (quoted) {
       if (sign !== '"') cell += sign;
       else if (text[at + 1] === '"') { cell += '"'; at++; }
       else quoted = false;
-    } else if (sign === '"') quoted = true;
-    else if (sign === ",") endCell();
-    else if (sign === "\n" || sign === "\r") endRow(); // the empty row between \r and \n is none
+      continue;
+    }
+    if (sign === "\n" || sign === "\r") { endRow(); continue; } // the empty row between \r and \n is none
+    empty = false;
+    if (sign === ",") { endCell(); continue; }
+    if (sign === '"' && fresh) quoted = true; // elsewhere it is a sign as any other
     else cell += sign;
+    fresh = false;
   }
-  if (cell !== "" || row.length) endRow();
+  endRow();
   return rows;
 };

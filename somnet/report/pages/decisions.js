@@ -69,8 +69,9 @@
     const keys = new Map([...decisions.names].map(([key, word]) => [word, key]));
     const found = new Map();
     lines.forEach((cells, at) => {
-      const [name, word, label] = ["file_name", "decision", "label"].map((one) => somnet.csvText(cells[column.get(one)] ?? ""));
+      const [name, word, told] = ["file_name", "decision", "label"].map((one) => somnet.csvText(cells[column.get(one)] ?? ""));
       const key = keys.get(word);
+      const label = key === "r" ? told : ""; // of other decisions it says nothing
       const line = `line ${at + 2}`;
       if (!name || key === undefined || (key === "r" && !label)) {
         throw new Error(`${line} is not a decision: write file_name, decision (${[...keys.keys()].join(", ")}) and, to relabel, the label`);

@@ -2,7 +2,7 @@
 "use strict";
 
 somnet.images = (() => {
-  const columns = {}; // label, seen, sure, score, flags, pictured: an array each, by row
+  const columns = {}; // label, seen, sure, score, flags, pictured, first: an array each, by row
   let run = null, worst = null, lower = null;
 
   async function open() {
@@ -56,6 +56,7 @@ somnet.images = (() => {
   const kindTest = {
     all: () => true,
     issues: (row) => !is(row, "clean"),
+    first: (row) => columns.first[row] > 0,
   };
   const decisionTest = {
     any: () => true,
@@ -72,6 +73,7 @@ somnet.images = (() => {
     const rows = worstFirst().filter((row) => (label === null || columns.label[row] === label) && ofKind(row) &&
       ofDecision(row) && (names === null || names[row].includes(wanted)) && (extra === null || extra(row)));
     if (sort === "best") rows.reverse();
+    else if (sort === "first") rows.sort((a, b) => (columns.first[a] || Infinity) - (columns.first[b] || Infinity));
     else if (sort === "name") {
       const all = await lowerNames();
       rows.sort((a, b) => (all[a] < all[b] ? -1 : all[a] > all[b] ? 1 : a - b));

@@ -2,14 +2,13 @@
 "use strict";
 
 somnet.mapPoints = (() => {
-  const { make, byId, images } = somnet;
+  const { make, byId, images, classColours } = somnet;
   const MARGIN = 28; // pixels around the whole map
   const CLOSEST = 400; // how many times the whole map may be enlarged
   const PICTURES = 70; // points in view, at most, that are drawn as pictures
   const PICTURE = 54; // pixels of their longer side
   const NAMED = 40; // classes whose names are written on the map
-  // Okabe and Ito's colours; beyond seven classes they come again lighter, then darker, then from the start.
-  const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#d55e00", "#0072b2", "#cc79a7", "#f0e442"];
+  const NAME = 18; // pixels from a name to the one below
   const VERDICTS = { clean: "good", label: "bad", background: "background-noise" }; // others are called as they are
   const DECISIONS = new Map([["k", "good"], ["d", "bad"], ["r", "duplicate"], ["s", "unreadable"]]);
 
@@ -32,8 +31,9 @@ somnet.mapPoints = (() => {
   const mix = (one, other, share) => one.map((channel, at) => Math.round(channel + (other[at] - channel) * share));
   const word = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
+  // Beyond seven classes the colours come again lighter, then darker, then from the start.
   function classColour(label) {
-    const base = rgb(COLOURS[label % COLOURS.length]), round = Math.floor(label / COLOURS.length) % 3;
+    const base = rgb(classColours[label % classColours.length]), round = Math.floor(label / classColours.length) % 3;
     return round === 0 ? base : mix(base, round === 1 ? [255, 255, 255] : [0, 0, 0], 0.45);
   }
 
@@ -263,9 +263,11 @@ somnet.mapPoints = (() => {
     pen.font = "600 13px system-ui, sans-serif";
     [pen.textAlign, pen.textBaseline, pen.lineJoin] = ["center", "middle", "round"];
     for (const { name, row } of middles) {
-      const [left, top] = toScreen(row), half = pen.measureText(name).width / 2 + 4;
-      if (left < half || left > size.width - half || top < 12 || top > size.height - 12) continue;
-      if (taken.some((one) => Math.abs(one.left - left) < one.half + half && Math.abs(one.top - top) < 18)) continue;
+      const [left, middle] = toScreen(row), half = pen.measureText(name).width / 2 + 4;
+      const free = (at) => at > 12 && at < size.height - 12 &&
+        !taken.some((one) => Math.abs(one.left - left) < one.half + half && Math.abs(one.top - at) < NAME);
+      const top = [0, 1, -1, 2, -2].map((lines) => middle + lines * NAME).find(free);
+      if (left < half || left > size.width - half || top === undefined) continue;
       taken.push({ left, top, half });
       [pen.strokeStyle, pen.lineWidth, pen.fillStyle] = [css("paper"), 4, css("ink")];
       pen.strokeText(name, left, top);

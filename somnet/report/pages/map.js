@@ -121,13 +121,37 @@ somnet.imageMap = (() => {
       const { left, top } = canvas.getBoundingClientRect();
       return [event.clientX - left, event.clientY - top];
     };
+    const fingers = new Map(); // that touch the map: pointer -> place
+    const pair = () => {
+      const [[ax, ay], [bx, by]] = fingers.values();
+      return { far: Math.max(1, Math.hypot(ax - bx, ay - by)), left: (ax + bx) / 2, top: (ay + by) / 2 };
+    };
+    // Two fingers move the map and zoom it: what was between them stays between them.
+    const pinch = (event) => {
+      const before = pair();
+      fingers.set(event.pointerId, at(event));
+      const after = pair();
+      points.zoomAt(after.far / before.far, before.left, before.top);
+      points.moveBy(after.left - before.left, after.top - before.top);
+    };
     canvas.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       canvas.setPointerCapture(event.pointerId);
+      fingers.set(event.pointerId, at(event));
+      if (fingers.size > 1) { // what the first one began was meant for both
+        [start, points.marks.lasso] = [null, null];
+        points.draw();
+        return;
+      }
       start = { at: at(event), before: at(event), moves: tool === "move" || event.shiftKey, far: false };
     });
     canvas.addEventListener("pointermove", (event) => {
+      if (fingers.size > 1) {
+        if (fingers.size === 2) pinch(event);
+        return;
+      }
       const [left, top] = at(event);
+      if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [left, top]);
       if (start === null) {
         if (event.pointerType === "mouse") pointAt(points.rowAt(left, top) ?? points.marks.point);
         return;
@@ -142,6 +166,7 @@ somnet.imageMap = (() => {
       points.draw();
     });
     const end = (event) => {
+      fingers.delete(event.pointerId);
       if (start === null) return;
       const { far, moves } = start, line = points.marks.lasso;
       [start, points.marks.lasso] = [null, null];

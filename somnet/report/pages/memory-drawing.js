@@ -2,15 +2,13 @@
 "use strict";
 
 const mapDrawing = (() => {
-  const { make, byId, number } = somnet;
+  const { make, byId, number, classColours } = somnet;
   const { state, values, blockValue, blockHits, slices, topOf, short } = memoryMap;
   const SMALLEST_CELL = { classes: 15 }; // pixels; below it slots are drawn as blocks of several
   const SMALLEST_PLAIN_CELL = 9;
 
   // Cividis: even steps to the eye, the same for people who do not see red or green.
   const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
-  // Okabe and Ito's colours; beyond seven classes they come again with stripes, then with dots, then from the start.
-  const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"];
 
   const NOTES = {
     hits: () => "How many regions have the slot as their winner.",
@@ -59,10 +57,11 @@ const mapDrawing = (() => {
   }
 
   const fills = new Map(); // made once: a map of many slots needs each of them thousands of times
+  // Beyond seven classes the colours come again with stripes, then with dots, then from the start.
   function classFill(number, paper) {
-    const [colour, kind] = [number % COLOURS.length, Math.floor(number / COLOURS.length) % 3];
+    const [colour, kind] = [number % classColours.length, Math.floor(number / classColours.length) % 3];
     const key = `${colour} ${kind} ${paper}`;
-    if (!fills.has(key)) fills.set(key, pattern(COLOURS[colour], kind, paper));
+    if (!fills.has(key)) fills.set(key, pattern(classColours[colour], kind, paper));
     return fills.get(key);
   }
 

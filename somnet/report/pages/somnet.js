@@ -72,10 +72,17 @@ const somnet = (() => {
     },
   };
 
+  // Of the classes, on every map: Okabe and Ito's, the faintest last.
+  const classColours = ["#e69f00", "#56b4e9", "#009e73", "#d55e00", "#0072b2", "#cc79a7", "#f0e442"];
+
+  // On a phone the pages do not fit in a line: the one that is open is in view.
+  const here = document.querySelector("nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
+
   const loaded = (name) => files.get(name)?.value;
   const picture = (row) => `${root}pictures/${Math.floor(row / 1000)}/${row}.jpg`;
   const byId = (id) => document.getElementById(id);
   const number = (value) => value.toLocaleString("en-US");
 
-  return { data, load, loaded, make, unpack, memory, picture, byId, number };
+  return { data, load, loaded, make, unpack, memory, classColours, picture, byId, number };
 })();
