@@ -1,11 +1,13 @@
 """What fifty decisions of a person are worth: chosen by us, drawn at random, or the lowest scores.
 
-    python -m benchmarks.review ROOT --out DIR [--seeds 0-2] [--sets flips-10,foreign]
+    python -m benchmarks.review ROOT --out DIR [--seeds 0-2] [--sets flips-10,foreign,crawl-meals]
 
 ROOT holds the photos (see field_data.py). A simulated reviewer, who knows the truth, keeps right labels, replaces those
-that are another class's and drops what shows none. Then all scores are computed again. Average precision and AUROC of
-wrong labels are taken among the images that nobody has judged by any of the choices, the same for all, and of all
-images, where the judged ones have the score 1 or 0. Nothing is trained. DIR/review.csv has a row for each choice.
+that are another class's, drops what shows none, and leaves the debatable ones of a crawl undecided. Then all scores are
+computed again. Average precision and AUROC of wrong labels are taken among the images that nobody has judged by any of
+the choices, the same for all, and of all images, where the judged ones have the score 1 or 0. What is flagged is
+counted among the images that were not proposed; what is found of the wrong labels was flagged, or judged by the
+reviewer. Debatable images count only as such. Nothing is trained. DIR/review.csv has a row for each choice.
 """
 
 import argparse
@@ -17,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from benchmarks.field_data import FIELD, all_regions, right_labels, true_labels
+from benchmarks.field_data import CRAWLS, DEBATABLE, FIELD, all_regions, right_labels, true_labels
 from somnet.benchmark.demo import parse_seeds
 from somnet.data.dataset import Part
 from somnet.data.decisions import DROPPED, Decision, with_decisions
 from somnet.methods.label_evidence import RegionFeatures
+from somnet.runs.doubt import choose_threshold
 from somnet.runs.label_scores import Beside, LabelScores, judge
 from somnet.runs.metrics import auroc
 from somnet.runs.run import build_method
@@ -30,7 +33,18 @@ from somnet.system.files import display_name
 
 COUNT = 50
 SETS = "flips-10,flips-40,foreign,near-classes,cifar-9"
-FIGURES = ("set", "seed", "choice", "wrong", "rest ap", "rest auroc", "all ap", "all auroc")
+SEEN = ("set", "seed", "choice", "judged", "judged wrong", "wrong")
+FIGURES = (
+    *SEEN,
+    "flagged",
+    "flagged wrong",
+    "flagged debatable",
+    "found",
+    "rest ap",
+    "rest auroc",
+    "all ap",
+    "all auroc",
+)
 
 
 def main() -> None:
@@ -55,22 +69,23 @@ def main() -> None:
 
 def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, object]]:
     """All choices on one data set."""
-    data = next(data for data in FIELD if data.name == name)
+    data = next(data for data in (*FIELD, *CRAWLS) if data.name == name)
     config, part = data.training_images(root, out, seed)
     network = build_method(config, part.labels, len(part.index.classes)).eval().network
     regions = all_regions(part, network, config)
     before = scores_after(part, regions, np.zeros(0, np.int64), seed)
     first = before.right.astype(np.float64)
     choices = {
+        "none": np.zeros(0, np.int64),
         "chosen": before.telling[:COUNT],
         "random": np.random.default_rng((seed, *b"review")).permutation(len(part))[:COUNT],
         "lowest": np.argsort(first, kind="stable")[:COUNT],
     }
-    right, rest = right_labels(part), np.ones(len(part), bool)
+    right, debatable, rest = right_labels(part), debatable_rows(part), np.ones(len(part), bool)
     for rows in choices.values():
         rest[rows] = False
-    yield {"set": name, "seed": seed, "choice": "none", "wrong": 0.0, **figures(first, first, right, rest)}
-    for choice, rows in choices.items():
+    for choice, proposed in choices.items():
+        rows = proposed[~debatable[proposed]]
         score = first.copy()
         after = scores_after(part, regions, rows, seed)
         free = np.setdiff1d(np.arange(len(part)), rows)
@@ -78,8 +93,29 @@ def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, o
         score[free] = after.right[[place[row] for row in free.tolist()]]
         everything = score.copy()
         everything[rows] = right[rows]
-        told = {"set": name, "seed": seed, "choice": choice, "wrong": float((~right[rows]).mean())}
-        yield {**told, **figures(score, everything, right, rest)}
+        wrong = {
+            "judged": len(rows),
+            "judged wrong": int((~right[rows]).sum()),
+            "wrong": int((~right & ~debatable).sum()),
+        }
+        flags = flagged(score, proposed, np.stack([~right & ~debatable, debatable]))
+        flags["found"] = (flags["flagged wrong"] + wrong["judged wrong"]) / max(wrong["wrong"], 1)
+        counted, left = ~debatable, (rest & ~debatable)[~debatable]
+        ranks = figures(score[counted], everything[counted], right[counted], left)
+        yield {"set": name, "seed": seed, "choice": choice, **wrong, **flags, **ranks}
+
+
+def debatable_rows(part: Part) -> NDArray[np.bool_]:
+    """Which images (n,) no figure counts."""
+    return np.array([true == DEBATABLE for true in true_labels(part)])
+
+
+def flagged(score: NDArray[np.float64], proposed: NDArray[np.int64], kinds: NDArray[np.bool_]) -> dict[str, float]:
+    """How many images are flagged that were not proposed, and of which of two kinds (2, n): wrong, debatable."""
+    free = np.setdiff1d(np.arange(len(score)), proposed)
+    chosen = free[score[free] < choose_threshold(score[free])]
+    wrong, debatable = kinds[:, chosen].sum(axis=1).tolist()
+    return {"flagged": len(chosen), "flagged wrong": wrong, "flagged debatable": debatable}
 
 
 def dropped_rows(part: Part, rows: NDArray[np.int64]) -> NDArray[np.int64]:
