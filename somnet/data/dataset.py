@@ -264,8 +264,12 @@ def open_dataset(data: Path, config: Config, compute: Compute) -> DataSet:
     groups = group_duplicates(*(column.take(pa.array(rows)) for column in (scanned.keys, scanned.hashes)))
     train_groups, test_groups = np.split(groups, [len(train_rows)])
     test = part(test_rows, test_groups) if len(test_rows) else None
+    readable_right = len(right_rows)
     right_rows = right_rows[np.isin(labels[right_rows], present)]  # of another class nothing is known
     right_rows = right_rows[~copies_of(right_rows, train_rows, scanned)]  # which would vouch for themselves
+    if config.clean_val and len(right_rows) < max(readable_right, 1):
+        used_ones = f"{len(right_rows)} of {readable_right} readable images of val calibrate label_score"
+        log.warning("%s: the others are copies of training images, or of classes without any", used_ones)
     dropped, clean = (part(rows, np.full(len(rows), -1)) if len(rows) else None for rows in (dropped_rows, right_rows))
     return DataSet(data, used.classes, part(train_rows, train_groups), test, unreadable, dropped, clean)
 
@@ -314,8 +318,9 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
     ]:
         lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
-    if duplicates(data):
-        lines.append(f"duplicates: {later_members(data.train.groups).sum():,} among the training images")
+    if (data.train.groups >= 0).any():
+        if copies := int(later_members(data.train.groups).sum()):
+            lines.append(f"duplicates: {copies:,} among the training images")
         copied = copies_held_out(data).file_names
         names = data.train.index.table["file_name"].filter(copied.is_valid()).to_pylist()
         pairs = zip(map(display_name, names), copied.drop_null().to_pylist(), strict=True)

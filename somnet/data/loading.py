@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -62,7 +62,7 @@ class Loader:
             self._serving = _Serving(batches, self.workers, pin=on_gpu(self.device))
         try:
             with named_worker_death():
-                yield from self._serving.load([batches.order(number) for number in numbers])
+                yield from self._serving.load(batches, numbers)
         except DataError as error:  # comes with the worker's traceback in its message
             raise DataError(str(error).strip().rsplit("DataError: ", 1)[-1]) from None
 
@@ -71,7 +71,7 @@ class _Serving:
     """Workers that put together what they are told."""
 
     def __init__(self, batches: BagBatches, workers: int, *, pin: bool) -> None:
-        self.inputs, self.boxes, self.orders = batches.inputs, batches.boxes, _Orders()
+        self.inputs, self.boxes, self.orders = batches.inputs, batches.boxes, _Orders(batches)
         self.loader = DataLoader(
             _Service(batches.inputs, batches.boxes),
             batch_size=None,
@@ -85,22 +85,22 @@ class _Serving:
     def serves(self, batches: BagBatches) -> bool:
         return self.inputs is batches.inputs and self.boxes is batches.boxes
 
-    def load(self, orders: Sequence[BatchOrder]) -> Iterator[BagBatch]:
-        self.orders.current = orders
+    def load(self, batches: BagBatches, numbers: range) -> Iterator[BagBatch]:
+        self.orders.batches, self.orders.numbers = batches, numbers
         yield from self.loader
 
 
 class _Orders(Sampler[BatchOrder]):
-    """What torch asks for the next number has the next order instead."""
+    """What torch asks for the next number has the next order instead, made when it is asked for."""
 
-    def __init__(self) -> None:
-        self.current: Sequence[BatchOrder] = ()
+    def __init__(self, batches: BagBatches) -> None:
+        self.batches, self.numbers = batches, range(0)
 
     def __iter__(self) -> Iterator[BatchOrder]:
-        return iter(self.current)
+        return map(self.batches.order, self.numbers)
 
     def __len__(self) -> int:
-        return len(self.current)
+        return len(self.numbers)
 
 
 class _Service(Dataset[BagBatch]):
@@ -128,7 +128,8 @@ def named_worker_death() -> Iterator[None]:
 
 
 def _start_worker(_: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    for told in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C and a closed terminal are the parent's to handle
+        signal.signal(told, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
     gc.freeze()  # a collection would write to all that the parent has made, and so copy it

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import hashlib
 import logging
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from somnet.errors import DataError
-from somnet.system.files import allow_many_files, atomic_path, cache_folder
+from somnet.system.files import allow_many_files, atomic_path, cache_folder, touch
 
 log = logging.getLogger("somnet")
 
@@ -87,9 +86,10 @@ class MapStore:
             maps = None
         except OSError as error:  # which says nothing about what is in it
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                limit = "sysctl vm.max_map_count=1000000" if error.errno == errno.ENOMEM else "ulimit -n 65536"
                 raise DataError(
                     f"cannot open another file of the cache {self.folder}: {error.strerror}: raise the limit, as with "
-                    "ulimit -n 65536"
+                    f"{limit}"
                 ) from None
             log.warning("the cache file %s cannot be read (%s): its maps are computed again", keys_file, error.strerror)
             return
@@ -112,8 +112,7 @@ class MapStore:
     def _sound(self, key: bytes, chunk: int, row: int) -> bool:
         if chunk not in self._used:
             self._used.add(chunk)
-            with contextlib.suppress(OSError):
-                os.utime(self._chunks[chunk][0])  # when it was last of use
+            touch(self._chunks[chunk][0])
         return _checksum(key, self._chunks[chunk][1][row]) == self._checksum_of(chunk, row)
 
     def _drop(self, chunk: int) -> None:

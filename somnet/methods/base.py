@@ -77,7 +77,6 @@ class Method(WithTables, ABC):
 
     full_size = False  # whether passes and inspections show an image's first regions too, each at full size
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
-    counts_bags = True  # whether means are over bags, whose number all ranks know; False: count() tells it
     uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
     weighted: frozenset[str] = frozenset()  # losses in which an image counts by its weight; none: weights are refused
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means
@@ -110,8 +109,12 @@ class Method(WithTables, ABC):
         """
 
     def count(self, batch: BagBatch) -> int:
-        """Over how many the means among the losses are taken."""
+        """Over how many the means among the losses are taken, if not over bags, whose number all ranks know."""
         return len(batch.label)
+
+    def counts_bags(self) -> bool:
+        """Whether the ranks need not tell each other the count of a batch."""
+        return type(self).count is Method.count
 
     def prepare(self, phase: Phase, bag_pass: BagPass, generator: torch.Generator) -> None:
         """Called before a phase starts or is resumed; a resume then restores all that is in the state dict."""

@@ -29,8 +29,6 @@ class Plain(Method):
 class PlainRoi(Plain):
     """Every proposal is one more image with the label of its own: proposals as augmentation."""
 
-    counts_bags = False
-
     def step(self, batch: BagBatch, phase: Phase) -> Step:
         """Cross entropy of whole images and of all their proposals, each ROI with the same weight."""
         rois = self.network.roi_features(batch.images, batch.boxes.flatten(0, 1))  # (I, P, F)

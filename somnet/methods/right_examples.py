@@ -34,7 +34,9 @@ def probability_right(score: NDArray[np.float64], of_right: NDArray[np.float64])
         return score
     thought = TRUSTED * score / score.sum()  # (n,) known labels that are thought to lie at each
     heap, known = np.append(score, of_right), np.append(thought / (1 + thought), np.ones(m))  # (n + m,)
-    share = IsotonicRegression(y_min=0.0, y_max=NEVER_SURE).fit(heap, known, np.append(1 + thought, np.ones(m)))
+    # clip: scores that are equal but for a rounding are one to it, and the largest of them lies beyond its last
+    regression = IsotonicRegression(y_min=0.0, y_max=NEVER_SURE, out_of_bounds="clip")
+    share = regression.fit(heap, known, np.append(1 + thought, np.ones(m)))
     steps, step = np.unique(share.predict(heap), return_inverse=True)
     middle = np.bincount(step, weights=heap) / np.bincount(step)  # of each step
     odds = np.interp(score, middle, steps / (1 - steps))

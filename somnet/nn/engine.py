@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from somnet.errors import SomnetError
 from somnet.nn.backbones import Network
 from somnet.nn.graphs import INPUT, run_graph, start_graph
-from somnet.system.files import atomic_path, cache_folder
+from somnet.system.files import atomic_path, cache_folder, touch
 
 log = logging.getLogger("somnet")
 
@@ -78,6 +78,7 @@ def _session(network: Network, name: str) -> Any:
             problem = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             continue
         if difference <= TOLERANCE:
+            touch(file)
             return session
         problem = f"what it computes is {difference:.1g} away"
     log.warning("the frozen trunk stays in torch, which is slower, as onnxruntime cannot do it (%s)", problem)

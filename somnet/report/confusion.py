@@ -17,11 +17,12 @@ LONGEST = 24  # letters of a name
 
 def check_place(out: Path, *, overwrite: bool) -> None:
     """Refuse a folder that has something else."""
-    names = {file.name for file in out.iterdir()} if out.is_dir() else set()
-    ours = bool(names) and names <= {WRONG, MATRIX, PICTURE}
-    refuse_taken(
-        out, "an evaluation", ours=lambda: ours, meant=overwrite, how="--overwrite to replace it", replaced=True
-    )
+
+    def ours() -> bool:
+        names = {file.name for file in out.iterdir()}
+        return bool(names) and names <= {WRONG, MATRIX, PICTURE}
+
+    refuse_taken(out, "an evaluation", ours=ours, meant=overwrite, how="--overwrite to replace it", replaced=True)
 
 
 def write_evaluation(result: Evaluation, out: Path) -> None:

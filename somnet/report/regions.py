@@ -43,7 +43,7 @@ class Regions:
     def __init__(self, run: RunFolder) -> None:
         self.run = run.path
         try:
-            self._file = pq.ParquetFile(run.path / REGIONS)
+            self._file = pq.ParquetFile(run.path / REGIONS, pre_buffer=False)
         except (OSError, pa.ArrowException):
             raise RunError(f"{run.path} has no regions yet: continue with somnet train --resume") from None
         sizes = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
@@ -85,7 +85,7 @@ class Regions:
         return np.append(np.concatenate(begins), seen)
 
     def _batches(self, *names: str) -> Iterator[pa.RecordBatch]:
-        batches = self._file.iter_batches(AT_ONCE, columns=list(names))
+        batches = self._file.iter_batches(AT_ONCE, columns=list(names), use_threads=False)
         while True:
             with self._named_damage():
                 batch = next(batches, None)
@@ -97,7 +97,9 @@ class Regions:
         if self._held is None or self._held[0] != number:
             known = {name: column for name, column in _DETAILS.items() if name in self.details}
             with self._named_damage():
-                table = self._file.read_row_group(number, columns=["box", "roi_weight", *known.values()])
+                table = self._file.read_row_group(
+                    number, columns=["box", "roi_weight", *known.values()], use_threads=False
+                )
             boxes = table["box"].combine_chunks().flatten().to_numpy().reshape(table.num_rows, 4)
             details = {name: _short(_values(table, column)) for name, column in known.items()}
             whole = SomeRegions(np.rint(boxes).astype(np.int32), _short(_values(table, "roi_weight")), details)

@@ -12,7 +12,7 @@ from somnet.data.decisions import read_rounds, write_decisions
 from somnet.data.sources import absolute
 from somnet.errors import RunError
 from somnet.runs.data_changes import changes_of, write_images
-from somnet.system.files import clear_leftovers, display_name, parse_json, write_json, write_text
+from somnet.system.files import clear_leftovers, display_name, json_text, parse_json, write_text
 from somnet.system.folders import (
     CONFIG,
     DATA,
@@ -82,12 +82,18 @@ def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
     path, images = _place(data.path), len(data.train)
     prints = {"fingerprint": data.fingerprint(), "test_fingerprint": data.test_fingerprint()}
     about = {"path": path, "classes": data.classes, "images": images, **prints}
-    write_json(out / DATA, about)  # first: it tells that the folder is a run's
+    _write_begin(out / DATA, json_text(about), anew=overwrite)  # first: it tells that the folder is a run's
     write_images(out, data)
     if decisions:
         write_decisions(out / USED_DECISIONS, decisions)
         config = config.model_copy(update={"decisions": (str((out / USED_DECISIONS).resolve()),)})
-    write_text(out / CONFIG, config.to_toml())
+    _write_begin(out / CONFIG, config.to_toml(), anew=overwrite)
+
+
+def _write_begin(file: Path, text: str, *, anew: bool) -> None:
+    """Leave a file that says the same, unless all begins anew: readers of a run know by it whether it is the same."""
+    if anew or not file.is_file() or file.read_bytes() != text.encode():
+        write_text(file, text)
 
 
 def is_of(out: Path, data: Path) -> bool:

@@ -19,8 +19,9 @@ MOST_CLASSES = 100_000
 FREE_BYTES = 1_000_000_000  # a network up to this size needs no checkpoint to vouch for it
 FREE_ROWS = 1_000_000  # the same for the rows of a table
 ROW_BYTES = 4  # a row of scores that differ takes more on disk, however it is packed
-TABLE_BYTES = 400_000_000  # what a table of a few rows may take in memory, at most ...
-UNPACKED = 20  # ... or so many times what it takes on disk, if that is more
+TABLE_BYTES = 1_000_000_000  # what a table of a few rows may take in memory, at most; an allocator asks for much ahead
+UNPACKED = 20  # or so many times what it takes on disk, if that is more
+IN_ONE_THREAD = {"use_threads": False, "pre_buffer": False}  # each thread's memory would count
 LONGEST_TEXT = 40_000  # bytes, of a name or a reason
 
 
@@ -60,11 +61,18 @@ def read_run_table(file: Path, columns: Sequence[str] | None = None) -> pa.Table
     What it would take in memory is told by no header that could be trusted, so little is given to its reader.
     """
     with reading_table(file):
-        table = pq.read_table(file, columns=columns)
-    for name in (field.name for field in table.schema if pa.types.is_string(field.type)):
-        if (pc.max(pc.binary_length(table[name])).as_py() or 0) > LONGEST_TEXT:
+        table = pq.read_table(file, columns=columns, **IN_ONE_THREAD)
+    for name in table.column_names:
+        if _longest(table[name]) > LONGEST_TEXT:
             raise RunError(f"{file} has a {name} that is far too long: it is damaged or made to harm; train again")
     return table
+
+
+def _longest(column: pa.ChunkedArray) -> int:
+    """Bytes of the longest text; 0 where there is none."""
+    texts = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
+    texts = [some for some in texts if pa.types.is_string(some.type) or pa.types.is_large_string(some.type)]
+    return max((pc.max(pc.binary_length(some)).as_py() or 0 for some in texts), default=0)
 
 
 def check_network(config: Config, classes: int, checkpoint: Path) -> None:

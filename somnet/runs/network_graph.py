@@ -1,13 +1,11 @@
 """The trained network of a run as one graph for onnxruntime: predictions that begin at once, without torch.
 
 The first prediction on a CPU writes it into the cache, by the content of the checkpoint, together with what torch makes
-of some made-up images. Whoever opens it tries it on them first; one that gives something else is left alone, and torch
-does the work.
+of some made-up images. Whoever opens it tries it on them first; one that gives something else is written again.
 """
 
 import hashlib
 import io
-from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somnet.nn.graphs import run_graph, start_graph
-from somnet.runs.prediction import Classifier, Prediction, best_classes
+from somnet.runs.prediction import Logits
 from somnet.runs.run_folder import RunFolder
-from somnet.system.files import atomic_path, cache_folder
+from somnet.system.files import atomic_path, cache_folder, touch
 from somnet.system.folders import LAST
 
 GRAPH = 1  # raise it when the way that a graph is written changes, so that older ones are left behind
@@ -28,11 +26,13 @@ TRIED = 3  # made-up images that torch has seen too
 TOLERANCE = 1e-4  # of the largest logit, between torch and the engine
 
 
-def open_network(run: RunFolder, top: int) -> Classifier | None:
+def open_network(run: RunFolder) -> Logits | None:
     """The network of a run, from the cache; None where it is not there, or not to be trusted."""
     try:
-        with np.load(network_file(run), allow_pickle=False) as content:
+        file = network_file(run)
+        with np.load(file, allow_pickle=False) as content:
             session, expected = start_graph(content["graph"].tobytes()), content["expected"]
+        touch(file)
         if expected.shape != (TRIED, len(run.classes)) or not is_near(session, run.config.model.imgsz, expected):
             return None
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
@@ -41,7 +41,7 @@ def open_network(run: RunFolder, top: int) -> Classifier | None:
         if type(error).__module__.partition(".")[0] != "onnxruntime":
             raise
         return None
-    return partial(_classify, session, run.classes, top)
+    return partial(run_graph, session)
 
 
 def keep_network(run: RunFolder, graph: bytes, expected: NDArray[np.float32]) -> None:
@@ -70,7 +70,3 @@ def network_file(run: RunFolder) -> Path:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return cache_folder() / "networks" / f"{digest.hexdigest()[:16]}-onnxruntime-{version('onnxruntime')}-{GRAPH}.npz"
-
-
-def _classify(session: Any, classes: tuple[str, ...], top: int, pixels: NDArray[np.uint8]) -> Iterator[Prediction]:
-    return best_classes(run_graph(session, pixels), classes, top)

@@ -36,6 +36,14 @@ class Prediction:
 Classifier = Callable[[NDArray[np.uint8]], Iterator[Prediction]]
 """Predictions, without names, of pixels (I, 3, side, side)."""
 
+Logits = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+"""Logits (I, C) of pixels (I, 3, side, side)."""
+
+
+def classifier(logits: Logits, classes: Sequence[str], top: int) -> Classifier:
+    """The `top` classes by these logits."""
+    return lambda pixels: best_classes(logits(pixels), classes, top)
+
 
 def predicted(images: Images, classify: Classifier, side: int, batch_size: int) -> Iterator[Prediction]:
     """Classes of an image file or of several, in their order; a bad file gives a prediction with a reason."""

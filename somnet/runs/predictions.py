@@ -15,13 +15,15 @@ from somnet.data.sources.folder import files_below
 from somnet.data.sources.links import LEADS_OUT
 from somnet.errors import DataError, RunError
 from somnet.runs.network_graph import open_network
-from somnet.runs.prediction import Prediction, predicted
+from somnet.runs.prediction import Prediction, classifier, predicted
 from somnet.runs.run_folder import RunFolder
 from somnet.system.files import atomic_path, csv_cell, display_name, some
 
 log = logging.getLogger("somnet")
 
-GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where Linux has them: of NVIDIA, in Windows' subsystem, of AMD
+GPUS = (  # where Linux has them: of NVIDIA, two of its small boards, in Windows' subsystem, of AMD
+    *("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu", "/dev/dxg", "/dev/kfd"),
+)
 
 _KINDS = mimetypes.MimeTypes()  # Python's own list, the same on every machine
 
@@ -74,8 +76,8 @@ def predict_files(
 ) -> Iterator[Prediction]:
     """What `Run.predict` gives; torch is loaded only where the cache has not the network yet, or a GPU may be here."""
     on_cpu = device == "cpu" or (device == "auto" and _surely_no_gpu())
-    if on_cpu and not evidence and (classify := open_network(run, top)) is not None:
-        return predicted(files, classify, run.config.model.imgsz, batch_size)
+    if on_cpu and not evidence and (logits := open_network(run)) is not None:
+        return predicted(files, classifier(logits, run.classes, top), run.config.model.imgsz, batch_size)
     from somnet.runs.run import Run
 
     return Run(run.path).predict(files, device=device, top=top, batch_size=batch_size, evidence=evidence)

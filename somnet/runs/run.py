@@ -40,7 +40,16 @@ from somnet.runs.limits import check_network
 from somnet.runs.metrics import per_class, top_k
 from somnet.runs.network_graph import keep_network, made_up_images, open_network
 from somnet.runs.notebook import html_table
-from somnet.runs.prediction import IMAGES_AT_ONCE, Classifier, Images, Prediction, best_classes, predicted
+from somnet.runs.prediction import (
+    IMAGES_AT_ONCE,
+    Classifier,
+    Images,
+    Logits,
+    Prediction,
+    best_classes,
+    classifier,
+    predicted,
+)
 from somnet.runs.run_folder import RunFolder
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device
@@ -197,19 +206,21 @@ class Run(RunFolder):
         """
         keep_memory()
         device = choose_device(device)
-        classify = None if evidence or device != "cpu" else self._graph(top)
+        logits = None if evidence or device != "cpu" else self._graph
+        classify = logits and classifier(logits, self.classes, top)
         classify = classify or self._in_torch(device, top, evidence=evidence)
         yield from predicted(images, classify, self.config.model.imgsz, batch_size)
 
-    def _graph(self, top: int) -> Classifier | None:
+    @cached_property
+    def _graph(self) -> Logits | None:
         """The network in onnxruntime, written now if the cache lacks it; None if it cannot be."""
-        if (found := open_network(self, top)) is None and self.model.reads_images:
+        if (found := open_network(self)) is None and self.model.reads_images:
             model, side = self.model.cpu(), self.config.model.imgsz
             pixels = torch.from_numpy(made_up_images(side))
             with torch.no_grad(), contextlib.suppress(Exception):  # of many kinds; torch can always do it
                 whole = FromPixels(model).eval()
                 keep_network(self, write_graph(whole, pixels[:1]), whole(pixels).numpy())
-                found = open_network(self, top)
+                found = open_network(self)
         return found
 
     def _in_torch(self, device: str, top: int, *, evidence: bool) -> Classifier:

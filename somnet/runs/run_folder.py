@@ -51,7 +51,7 @@ class RunFolder:
     def refuse_rewritten(self) -> None:
         """Refuse what was read of a run if another training has begun in its folder since: it may be of two runs.
 
-        A training writes these files before any other, and never again.
+        A training writes these files before any other; one that is resumed leaves them as they are.
         """
         if self._files_of_its_begin() != self._began:
             raise RunError(f"{self.path} was trained anew while it was read: wait until that ends, and try again")

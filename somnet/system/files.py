@@ -75,6 +75,12 @@ def flush_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
+def touch(file: Path) -> None:
+    """Note that a file of the cache was of use: what was not for longest goes first when room is made."""
+    with contextlib.suppress(OSError):
+        os.utime(file)
+
+
 def write_text(target: Path, text: str) -> None:
     """Write a text file atomically, as UTF-8."""
     with atomic_path(target) as temporary:
@@ -83,7 +89,12 @@ def write_text(target: Path, text: str) -> None:
 
 def write_json(target: Path, value: Any) -> None:
     """Write a JSON file atomically."""
-    write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(target, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """The text of a JSON file."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def link_or_copy(source: Path | str, target: Path) -> None:

@@ -24,17 +24,28 @@ class _Lasting:
 
     def write(self, text: str) -> int:
         """As far as there is somebody to read it."""
-        with contextlib.suppress(OSError, ValueError):  # ValueError: it is closed
+        with _while_open(self.stream):
             self.stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """The same."""
-        with contextlib.suppress(OSError, ValueError):
+        with _while_open(self.stream):
             self.stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+@contextlib.contextmanager
+def _while_open(stream: IO[str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        pass
+    except ValueError:
+        if not stream.closed:
+            raise
 
 
 class _Screen(Console):

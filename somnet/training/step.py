@@ -22,6 +22,7 @@ from somnet.training.optim import copy_all, gradient_norm, make_optimizer, runni
 
 LOSS, NORM, SEEN, PENDING = "loss of ", "norm", "seen ", "pending "  # names of what a step says, or how they begin
 SHARE, ROWS, VALUES = "share", "rows of ", "values of "
+COMPILERS = ("torch._dynamo", "torch._inductor")  # whose errors tell that a network cannot be compiled
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Stepper:
         set_precision(method, precision)
         if config.compile:
             compile_networks(method)
-        pieces = PIECES if method.counts_bags else PIECES - 1  # as it has met already to count
+        pieces = PIECES if method.counts_bags() else PIECES - 1  # as it has met already to count
         self.sums = GradientSums(self.ranks, self._parameters(), pieces)
 
     def take(
@@ -84,6 +85,11 @@ class Stepper:
         except torch.OutOfMemoryError as error:
             copy_all(statistics, before)
             raise NoRoom(len(batch.images), error) from error
+        except Exception as error:
+            if not type(error).__module__.startswith(COMPILERS):
+                raise
+            what = str(error).strip().partition("\n")[0]
+            raise RunError(f"torch cannot compile the network here ({what}): leave out --compile") from error
         values = {name: self._of_whole_batch(name, told) for name in step.losses}
         has_loss, has_gradient = math.isfinite(sum(values.values())), math.isfinite(float(told[NORM]))
         taken = has_loss and has_gradient
@@ -144,7 +150,7 @@ class Stepper:
         """Of this rank in the means over the batch."""
         if self.ranks.world == 1:
             return 1.0
-        if self.method.counts_bags:
+        if self.method.counts_bags():
             return len(batch.label) / batch.whole if taking_part else 0.0
         count = self.method.count(batch.in_memory) if taking_part else 0
         return count / self.ranks.total([count])[0]

@@ -39,7 +39,9 @@ def test_val_stands_in_for_test_and_is_not_trained_on(photos: "Photos", tiny: "T
     assert (len(found.train), len(found.test or ())) == (6, 3)
 
 
-def test_a_clean_val_split_is_kept_beside_train_and_test(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
+def test_a_clean_val_split_is_kept_beside_train_and_test(
+    photos: "Photos", tiny: "Tiny", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     web = photos.fill(tmp_path / "web", train=2, test=1)
     rng = np.random.default_rng(0)
     for kind in (web / "train").iterdir():
@@ -51,6 +53,7 @@ def test_a_clean_val_split_is_kept_beside_train_and_test(photos: "Photos", tiny:
     assert usual.right is None
     assert found.right is not None
     assert found.right.labels.tolist() == [0, 1, 2]  # the copies are trained on
+    assert "3 of 6 readable images of val calibrate label_score" in caplog.text
     assert (len(found.train), len(found.test or ())) == (6, 3)
     assert found.fingerprint() == usual.fingerprint()  # the training is the same
 

@@ -36,6 +36,12 @@ def test_without_known_labels_a_score_is_what_it_says() -> None:
     assert nearly[score < 0.6] == pytest.approx(score[score < 0.6], abs=0.05)
 
 
+def test_scores_that_differ_by_a_rounding_alone_are_one() -> None:
+    assert probability_right(np.array([1.0]), np.array([0.0, 1.0])) == pytest.approx([0.75])
+    ones = np.array([1.0, np.nextafter(1.0, 0.0), 0.5])
+    assert np.isfinite(probability_right(ones, ones)).all()
+
+
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("power", [0.5, 1.0, 4.0])
 def test_whatever_the_scores_say_of_themselves_the_promise_is_kept(share: float, power: float) -> None:

@@ -37,13 +37,27 @@ def near(found: list[Prediction], expected: list[Prediction]) -> bool:
 
 def test_a_graph_gives_what_torch_gives(trained: Path, files: list[str]) -> None:
     run = Run(trained)
-    assert open_network(run, 5) is None
+    assert open_network(run) is None
     first = list(run.predict(files, device="cpu"))
     assert network_file(run).is_file()
     assert near(first, by_torch(run, files))
     assert list(Run(trained).predict(files, device="cpu", batch_size=2)) == first
     folder, asked = RunFolder(trained), {"device": "cpu", "top": 5, "batch_size": 3, "evidence": False}
     assert list(predict_files(folder, files, **asked)) == first  # type: ignore[arg-type]
+
+
+def test_a_run_opens_its_graph_once(trained: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[bytes]()
+
+    def noted(graph: bytes) -> object:
+        opened.append(graph)
+        return start_graph(graph)
+
+    monkeypatch.setattr(network_graph, "start_graph", noted)
+    run = Run(trained)
+    several = [list(run.predict(file, device="cpu", top=top)) for file in files for top in (1, 3)]
+    assert [len(one[0].labels) for one in several[:2]] == [1, 3]
+    assert len(opened) == 1
 
 
 def test_a_gpu_or_a_heat_map_needs_torch(trained: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +95,9 @@ def test_a_graph_that_is_not_the_networks_is_not_used(trained: Path, files: list
         told = told[:, :-1] if damage == "other classes" else told * (1.1 if damage == "other weights" else 1.0)
         with file.open("wb") as stream:
             np.savez(stream, graph=graph, expected=told)
-    assert open_network(run, 5) is None
+    assert open_network(run) is None
     assert near(list(Run(trained).predict(files, device="cpu")), expected)
-    assert open_network(run, 5) is not None  # written again
+    assert open_network(run) is not None  # written again
 
 
 def test_what_no_graph_can_say_torch_does(trained: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

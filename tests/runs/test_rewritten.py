@@ -50,7 +50,9 @@ def test_a_training_that_goes_on_can_be_read(ground: Path, tmp_path: Path) -> No
     run = Run(tmp_path / "run")
     shutil.copy(ground / "run/checkpoints/last.safetensors", tmp_path / "run/checkpoints/last.safetensors")
     (tmp_path / "run" / "summary.json").unlink()
+    train(ground / "web", run.config, out=tmp_path / "run", workers=0, resume=True)
     assert run.model is not None
+    assert export(run, "timm", tmp_path / "out")
 
 
 def test_an_export_that_is_of_the_run_before_is_named(

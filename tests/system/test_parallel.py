@@ -1,5 +1,6 @@
 """Work in threads and processes: in order, never too far ahead, nothing held too long, and errors come through."""
 
+import signal
 import threading
 import time
 import weakref
@@ -63,3 +64,12 @@ def test_results_of_processes_are_not_held(in_order: bool) -> None:
     assert len(seen) == 48
     assert not any(result() for result in seen[:32])  # the last chunk may still be at hand
     assert len(list(chunks)) == 1
+
+
+def test_a_closed_terminal_is_the_parents_to_handle() -> None:
+    (found,) = on_all_cores(signal_handler, [signal.SIGHUP, signal.SIGINT], workers=1)
+    assert found == [signal.SIG_IGN, signal.SIG_IGN]
+
+
+def signal_handler(number: int) -> object:
+    return signal.getsignal(number)
