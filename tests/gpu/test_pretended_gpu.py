@@ -24,6 +24,7 @@ WHOLE = {"model.freeze": "none", "train.epochs": 3}
 MOST_WAITS = 2  # in a step
 LONGER: dict[str, dict[str, Any]] = {"divide-mix": {"train.epochs": 6}, "curriculumnet": {"train.epochs": 5}}
 MOST_COLLECTIVES = 4  # of a step that several ranks share, but for batch normalisation over ranks
+OF_A_LAYER = 4  # collectives of normalisation over ranks: sums and squares, there and back
 MEGABYTES = {  # on the device, at most, of a tiny network and 4 images a step, trained whole
     **dict.fromkeys(
         ("plain", "plain-roi", "sl", "sukhbaatar", "attend-groups", "elr", "pencil", "ssr", "confident"), 20
@@ -35,11 +36,14 @@ OWN_STATISTICS = {"model.freeze": "none", "train.sync_bn": False}
 SHARED_SHORT: dict[str, tuple[str, dict[str, Any]]] = {
     "short somnet of two ranks": ("somnet", {"train.epochs": 3}),
     "short elr of two ranks": ("elr", {**OWN_STATISTICS, "train.epochs": 2}),
+    "short plain with statistics of all ranks": ("plain", {**WHOLE, "train.epochs": 1}),
 }
 DIVISIBLE = [name for name in METHODS if find_method(name).divisible]
 SHARED_LONG: dict[str, tuple[str, dict[str, Any]]] = {
-    **{f"{name} of two ranks": (name, {"train.epochs": 4}) for name in DIVISIBLE},
-    **{f"{name} of two ranks, whole": (name, {**OWN_STATISTICS, "train.epochs": 3}) for name in DIVISIBLE},
+    **{f"{name} of two ranks": (name, LONGER.get(name, {"train.epochs": 4})) for name in DIVISIBLE},
+    **{
+        f"{name} of two ranks, whole": (name, {**WHOLE, **LONGER.get(name, {}), **OWN_STATISTICS}) for name in DIVISIBLE
+    },
     "plain with statistics of all ranks": ("plain", WHOLE),
 }
 SHORT: dict[str, Case] = {
@@ -121,9 +125,10 @@ def test_two_gpus_give_what_two_cpus_give(case: str, shared: Callable[[str], lis
         assert found["steps"] > 2
         assert found["differs"] == []
         assert 1 <= sum(found["waits"].values()) <= MOST_WAITS, found["waits"]
-        layers = "nn/batch_statistics.py" if case == "plain with statistics of all ranks" else "nothing"
-        others = {where: count for where, count in found["collectives"].items() if not where.startswith(layers)}
-        assert 1 <= sum(others.values()) <= MOST_COLLECTIVES, others
+        together = found["collectives"]
+        of_layers = sum(count for asker, count in together.items() if asker.startswith("nn/batch_statistics.py"))
+        assert of_layers == (OF_A_LAYER * found["layers"] if case.endswith("statistics of all ranks") else 0), together
+        assert 1 <= sum(together.values()) - of_layers <= MOST_COLLECTIVES, together
 
 
 @pytest.fixture(scope="module")
