@@ -4,7 +4,7 @@
     with pretended_gpu() as gpu:
         method.to(NAME)
     gpu.waits        where Python would wait for the GPU, and why
-    gpu.collectives  what ranks would be asked to do together
+    gpu.collectives  what ranks would be asked to do together, and who asked
     gpu.peak         bytes on the device, at most
     gpu.ops          what ran there, with the kind of numbers that a convolution or product had
 
@@ -32,6 +32,7 @@ import somnet
 
 NAME = "gpu"
 PACKAGE = str(Path(somnet.__file__).parent) + "/"
+RANKS = "system/ranks.py"  # asks for others
 aten = torch.ops.aten
 
 _setup_privateuseone_for_python_backend(NAME)
@@ -165,10 +166,12 @@ class PretendedGpu(TorchDispatchMode):
 _ACTIVE: list[PretendedGpu] = []
 
 
-def where() -> str:
-    """The innermost line of the package on the stack."""
+def where(beyond: str = "") -> str:
+    """The innermost line of the package on the stack, outside of the file `beyond`."""
     frame = inspect.currentframe()
-    while frame is not None and not frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and (
+        not frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code.co_filename == PACKAGE + beyond
+    ):
         frame = frame.f_back
     return "elsewhere" if frame is None else f"{frame.f_code.co_filename.removeprefix(PACKAGE)}:{frame.f_lineno}"
 
@@ -182,7 +185,8 @@ def _run(func: Any, args: Any, kwargs: Any, gpu: PretendedGpu) -> Any:
     mine = [x for x in tensors if isinstance(x, GpuTensor)]
     asked = kwargs.get("device")
     if func.namespace == "c10d":  # they write into what they are given
-        gpu.collectives[f"{where()} {func._schema.name.removeprefix('c10d::')} on {NAME if mine else 'cpu'}"] += 1
+        name = func._schema.name.removeprefix("c10d::")
+        gpu.collectives[f"{where(beyond=RANKS)} {name} on {NAME if mine else 'cpu'}"] += 1
         return func(*tree_map_only(GpuTensor, lambda x: x.raw, args), **kwargs)
     if not mine and not _there(asked):
         return func(*args, **kwargs)

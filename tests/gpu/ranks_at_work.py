@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from somnet.system.compute import Compute
 from somnet.system.ranks import Ranks, joined_ranks
@@ -64,6 +65,8 @@ def work(method: str, settings: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
         "steps": len(steps),
         "waits": largest([waits for waits, _ in steps]),
         "collectives": largest([together for _, together in steps]),
+        "layers": sum(isinstance(layer, _BatchNorm) for layer in trainer.method.network.modules()),
+        "peak": gpu.peak,
     }
 
 

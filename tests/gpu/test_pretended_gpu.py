@@ -22,30 +22,36 @@ Case = tuple[str, str, dict[str, Any]]  # what at_work.py does, a method, settin
 ROOT = Path(__file__).parents[2]
 WHOLE = {"model.freeze": "none", "train.epochs": 3}
 MOST_WAITS = 2  # in a step
+KINDS = {"bf16": "torch.bfloat16", "fp16": "torch.float16"}
 LONGER: dict[str, dict[str, Any]] = {"divide-mix": {"train.epochs": 6}, "curriculumnet": {"train.epochs": 5}}
 MOST_COLLECTIVES = 4  # of a step that several ranks share, but for batch normalisation over ranks
+OF_A_LAYER = 4  # collectives of normalisation over ranks: sums and squares, there and back
 MEGABYTES = {  # on the device, at most, of a tiny network and 4 images a step, trained whole
     **dict.fromkeys(
-        ("plain", "plain-roi", "sl", "sukhbaatar", "attend-groups", "elr", "pencil", "ssr", "confident"), 20
+        ("plain", "plain-roi", "sl", "sukhbaatar", "attend-groups", "elr", "pencil", "ssr", "confident"), 9.5
     ),
-    **{"admil": 21, "tanaka": 25, "drae": 25, "curriculumnet": 25, "mopro": 27, "mlnt": 42, "divide-mix": 42},
-    **{"somnet": 32, "somnet+": 28, "linear-probe": 10, "wann": 10},
+    **{"admil": 10, "tanaka": 11, "drae": 11, "curriculumnet": 11, "mopro": 12, "mlnt": 25, "divide-mix": 22},
+    **{"somnet": 24, "somnet+": 13, "linear-probe": 4, "wann": 4},
 }
 OWN_STATISTICS = {"model.freeze": "none", "train.sync_bn": False}
 SHARED_SHORT: dict[str, tuple[str, dict[str, Any]]] = {
     "short somnet of two ranks": ("somnet", {"train.epochs": 3}),
     "short elr of two ranks": ("elr", {**OWN_STATISTICS, "train.epochs": 2}),
+    "short plain with statistics of all ranks": ("plain", {**WHOLE, "train.epochs": 1}),
 }
 DIVISIBLE = [name for name in METHODS if find_method(name).divisible]
 SHARED_LONG: dict[str, tuple[str, dict[str, Any]]] = {
-    **{f"{name} of two ranks": (name, {"train.epochs": 4}) for name in DIVISIBLE},
-    **{f"{name} of two ranks, whole": (name, {**OWN_STATISTICS, "train.epochs": 3}) for name in DIVISIBLE},
+    **{f"{name} of two ranks": (name, LONGER.get(name, {"train.epochs": 4})) for name in DIVISIBLE},
+    **{
+        f"{name} of two ranks, whole": (name, {**WHOLE, **LONGER.get(name, {}), **OWN_STATISTICS}) for name in DIVISIBLE
+    },
     "plain with statistics of all ranks": ("plain", WHOLE),
 }
 SHORT: dict[str, Case] = {
     "short somnet": ("compare", "somnet", {"train.epochs": 3}),
     "short elr, trained whole": ("compare", "elr", {**WHOLE, "train.epochs": 2}),
     "short mopro in bf16": ("lowered", "mopro", {**WHOLE, "train.precision": "bf16", "train.epochs": 2}),
+    "short plain in fp16": ("lowered", "plain", {**WHOLE, "train.precision": "fp16", "train.epochs": 1}),
     "short elr in fp16": ("overflowing", "elr", {**WHOLE, "train.precision": "fp16", "train.epochs": 1}),
     "short elr without room": ("cramped", "elr", {**WHOLE, "train.epochs": 2}),
     "short doctor": ("examined", "mopro", {}),
@@ -61,6 +67,7 @@ LONG: dict[str, Case] = {
     "somnet with K-means": ("compare", "somnet", {"somnet.memory.kmeans": True}),
     "somnet of one map": ("compare", "somnet", {"somnet.full_size": False}),
     "divide-mix with unlabelled": ("compare", "divide-mix", {"train.epochs": 6, "divide_mix.unlabelled": 1.0}),
+    "somnet in fp16": ("lowered", "somnet", {**WHOLE, "train.precision": "fp16"}),
     "tanaka in fp16": ("overflowing", "tanaka", {**WHOLE, "train.precision": "fp16"}),
     "pencil in fp16": ("overflowing", "pencil", {**WHOLE, "train.precision": "fp16"}),
 }
@@ -121,9 +128,11 @@ def test_two_gpus_give_what_two_cpus_give(case: str, shared: Callable[[str], lis
         assert found["steps"] > 2
         assert found["differs"] == []
         assert 1 <= sum(found["waits"].values()) <= MOST_WAITS, found["waits"]
-        layers = "nn/batch_statistics.py" if case == "plain with statistics of all ranks" else "nothing"
-        others = {where: count for where, count in found["collectives"].items() if not where.startswith(layers)}
-        assert 1 <= sum(others.values()) <= MOST_COLLECTIVES, others
+        assert 1 < found["peak"] / 1e6 < MEGABYTES[{**SHARED_SHORT, **SHARED_LONG}[case][0]]
+        together = found["collectives"]
+        of_layers = sum(count for asker, count in together.items() if asker.startswith("nn/batch_statistics.py"))
+        assert of_layers == (OF_A_LAYER * found["layers"] if case.endswith("statistics of all ranks") else 0), together
+        assert 1 <= sum(together.values()) - of_layers <= MOST_COLLECTIVES, together
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +165,7 @@ def test_a_gpu_gives_what_the_cpu_gives(case: str, told: Callable[[str], dict[st
     assert found["differs after a resume"] == []
 
 
-@pytest.mark.parametrize("case", cases("compare"))
+@pytest.mark.parametrize("case", [*cases("compare"), *cases("lowered")])
 def test_a_step_hardly_waits_for_the_gpu(case: str, told: Callable[[str], dict[str, Any]]) -> None:
     found = told(case)
     assert found["steps"] > 2
@@ -181,9 +190,10 @@ def test_every_operation_has_a_kernel_of_cuda(case: str, told: Callable[[str], d
 
 @pytest.mark.parametrize("case", cases("lowered"))
 def test_every_network_of_a_method_computes_in_half_the_bits(case: str, told: Callable[[str], dict[str, Any]]) -> None:
-    heavy = told(case)["heavy"]
-    assert heavy["aten.convolution.default of torch.bfloat16"] > 10
-    assert [op for op in heavy if "convolution" in op and "bfloat16" not in op] == []
+    heavy, (*_, settings) = told(case)["heavy"], {**SHORT, **LONG}[case]
+    kind = KINDS[settings["train.precision"]]
+    assert heavy[f"aten.convolution.default of {kind}"] > 10
+    assert [op for op in heavy if "convolution" in op and not op.endswith(f" of {kind}")] == []
 
 
 @pytest.mark.parametrize("case", cases("overflowing"))
