@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from somnet.cleaning.names import Names
 from somnet.cleaning.verdicts import POLICIES, Policy, Verdicts, judge
-from somnet.data.decisions import check_decisions, read_decisions
+from somnet.data.decisions import DROP, Decision, check_decisions, read_decisions
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.location import Location, bring
@@ -27,7 +28,7 @@ from somnet.runs.limits import read_run_table
 from somnet.runs.notebook import html_table
 from somnet.runs.run_folder import RunFolder
 from somnet.system.files import csv_cell, display_name
-from somnet.system.folders import REGIONS, refuse_inside
+from somnet.system.folders import DECISIONS, REGIONS, USED_DECISIONS, refuse_inside
 from somnet.system.progress import Advance, track
 from somnet.system.replacing import replaced_folder
 from somnet.system.signals import AGAIN, stopping_signals
@@ -36,7 +37,6 @@ log = logging.getLogger("somnet")
 
 METADATA, REMOVED, IN_DOUBT = "metadata.parquet", "removed.csv", "kept_in_doubt.csv"
 FORMATS = ("imagefolder", *ANNOTATIONS, "cleanlab", "huggingface")
-LONGEST_NAME = 200  # bytes, of the 255 that file systems allow
 CROP_QUALITY = 95
 MARGIN = 0.15  # around a crop, as a share of its sides: what is at the edge of a box is often part of the thing
 
@@ -62,7 +62,7 @@ class CleaningRules:
     policy: Policy = "drop"  # or crop, reweight, relabel
     threshold: float | None = None  # a label_score below it is a wrong label; None: chosen from the scores
     max_drop_per_class: float = 0.5  # share of a class that may go for its labels; the best-scored stay
-    decisions: Path | str | None = None  # decisions.csv of the report, which overrides the scores
+    decisions: Path | str | None = None  # decisions.csv of the report, which overrides the scores; None: the run's own
     drop_poor: bool = False  # whether all poor pictures go; else only blank ones
 
     def check(self) -> None:
@@ -117,7 +117,7 @@ def clean(
         near = did_you_mean(unknown[0], FORMATS)
         raise ConfigError(f"there is no format '{unknown[0]}':{near} choose from {', '.join(FORMATS)}")
     scores = run.scores()
-    decided = {} if rules.decisions is None else read_decisions(Path(rules.decisions))
+    decided = _decisions(run, rules)
     check_decisions(decided, scores["file_name"].to_pylist(), run.classes)
     verdicts = judge(
         scores,
@@ -132,7 +132,8 @@ def clean(
         return result
     _, place = split_name(source)
     if not place.exists():
-        raise RunError(f"the run's data {place} are gone: say where they are now with --data")
+        moved = "" if data is not None else " say where they are now with --data"
+        raise RunError(f"{place} is not there:{moved or ' give the place of the data that were trained on'}")
     index = open_source(source, follow_links=run.config.follow_links)
     _check_place(out, run.path, place if place.is_dir() else place.parent)
     with stopping_signals(AGAIN), replaced_folder(out, "cleaned data set", overwrite=overwrite) as building:
@@ -140,6 +141,24 @@ def clean(
         _write(building, _Job(run, index, scores, verdicts), formats)
         run.refuse_rewritten()
     return result
+
+
+def _decisions(run: RunFolder, rules: CleaningRules) -> dict[str, Decision]:
+    """What a person decided, in the file that was given or else that of `somnet review`, about the run's images."""
+    file = run.path / DECISIONS if rules.decisions is None else Path(rules.decisions)
+    if rules.decisions is None and not file.is_file():
+        return {}
+    decided, before = read_decisions(file), _dropped_before(run)
+    if rules.decisions is None:
+        log.info("%s: what was decided there is followed", file)
+    return {name: one for name, one in decided.items() if one.action != DROP or name not in before}
+
+
+def _dropped_before(run: RunFolder) -> list[str]:
+    """Names of the images that a person had dropped before the training."""
+    file = run.path / USED_DECISIONS
+    used = read_decisions(file) if file.is_file() else {}
+    return [name for name, one in used.items() if one.action == DROP]
 
 
 def _check_images(run: RunFolder, index: Index) -> None:
@@ -183,11 +202,11 @@ def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
     """The cleaned data set: images, what is known of them, what was removed and why, and labels for other programs."""
     others = [row for row in range(len(job.index)) if _is_other(job.index, row)]
     with track("cleaned images", job.scores.num_rows + len(others)) as advance:
-        names = _Names()
+        names = Names()
         images, listed = _write_training_images(folder, job, names, advance)
         listed += _write_other_images(folder, job.index, others, names, advance)
     pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), folder / METADATA, compression="zstd")
-    _write_removed(folder / REMOVED, job.scores, job.verdicts)
+    _write_removed(folder / REMOVED, job)
     _write_in_doubt(folder / IN_DOUBT, images, job.scores, job.verdicts)
     for name in dict.fromkeys(formats):
         if name in ANNOTATIONS:
@@ -209,7 +228,7 @@ class _Job:
 
 
 def _write_training_images(
-    folder: Path, job: _Job, names: "_Names", advance: Advance
+    folder: Path, job: _Job, names: Names, advance: Advance
 ) -> tuple[list[Labelled], list[dict[str, Any]]]:
     """Bring the training images that stay; their labels for other programs, and their rows of the manifest."""
     index, scores, verdicts = job.index, job.scores, job.verdicts
@@ -254,7 +273,7 @@ def _write_training_images(
 
 
 def _write_other_images(
-    folder: Path, index: Index, rows: list[int], names: "_Names", advance: Advance
+    folder: Path, index: Index, rows: list[int], names: Names, advance: Advance
 ) -> list[dict[str, Any]]:
     """Bring the images of splits that were not trained on, as they are; their rows of the manifest."""
     listed = []
@@ -326,44 +345,8 @@ def _crop(source: Location, cut: tuple[int, int, int, int], target: Path) -> tup
     return crop.size
 
 
-class _Names:
-    """Names in the cleaned folder: split/class/name, readable, valid everywhere, and each but once."""
-
-    def __init__(self) -> None:
-        self.folders: dict[str, str] = {}
-        self.taken: set[str] = set()
-
-    def new(self, split: str, label: str, name: str) -> str:
-        """A free path below the cleaned folder, close to the name that a file has."""
-        if label not in self.folders:
-            self.folders[label] = self._free("", _short(_plain(label), LONGEST_NAME))
-        stem, suffix = os.path.splitext(_plain(display_name(os.fsencode(name))))
-        suffix = _short(suffix, LONGEST_NAME // 2)
-        folder = f"{_plain(split)}/{self.folders[label]}/"
-        return folder + self._free(folder, _short(stem, LONGEST_NAME - len(suffix.encode()))) + suffix
-
-    def _free(self, folder: str, stem: str) -> str:
-        """A stem that nothing in the folder has: some formats know images without their suffix."""
-        number, tried = 1, stem
-        while (folder + tried).casefold() in self.taken:
-            number += 1
-            tried = f"{stem}-{number}"
-        self.taken.add((folder + tried).casefold())
-        return tried
-
-
-def _plain(text: str) -> str:
-    """Text as a file name: no separators, not hidden, not empty. FiftyOne takes a backslash for a separator, too."""
-    text = text.replace("/", "_").replace("\\", "_").replace("\0", "_")
-    return f"_{text}" if text.startswith(".") or not text else text
-
-
-def _short(text: str, most: int) -> str:
-    """Text cut to a number of bytes, between characters."""
-    return text.encode()[:most].decode(errors="ignore")
-
-
-def _write_removed(file: Path, scores: pa.Table, verdicts: Verdicts) -> None:
+def _write_removed(file: Path, job: _Job) -> None:
+    scores, verdicts = job.scores, job.verdicts
     with file.open("w", newline="", encoding="utf-8") as stream:
         table = csv.writer(stream, lineterminator="\n")
         table.writerow(("file_name", "label", "reason", "detail", "label_score"))
@@ -374,6 +357,10 @@ def _write_removed(file: Path, scores: pa.Table, verdicts: Verdicts) -> None:
                 shown = "" if score is None else f"{score:.4f}"
                 cells = (names[place], labels[place] or "", reason, verdicts.details[place])
                 table.writerow((*map(csv_cell, cells), shown))
+        gone = _dropped_before(job.run)
+        for name, row in zip(gone, _rows_of(gone, job.index), strict=True):
+            label = job.index.classes[job.index.table["label"][row].as_py()]
+            table.writerow((*map(csv_cell, (name, label, "decision", "dropped before the training")), ""))
 
 
 def _write_in_doubt(file: Path, images: list[Labelled], scores: pa.Table, verdicts: Verdicts) -> None:

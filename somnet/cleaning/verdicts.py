@@ -119,7 +119,7 @@ class _Case:
                 self.details[row] = "shows none of the classes" if outlier[row] else looks
 
     def remove_copies(self) -> None:
-        """Of duplicates one stays: what a person decided to keep, else the best-scored one."""
+        """Of duplicates one stays: what a person decided to keep, else the best-scored one, the first of level ones."""
         if "duplicate_group" not in self.scores.column_names:
             return
         members: dict[int, list[int]] = {}
@@ -127,7 +127,7 @@ class _Case:
             if group is not None and self.reasons[row] is None:
                 members.setdefault(group, []).append(row)
         for rows in members.values():
-            best = max(rows, key=lambda row: (not self.free[row], self.score[row], -row))
+            best = max(rows, key=lambda row: (not self.free[row], round(float(self.score[row]), 2), -row))
             for row in rows:
                 if row != best and self.free[row]:
                     self.reasons[row], self.details[row] = "duplicate", f"of {self.names[best]}"

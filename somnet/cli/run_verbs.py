@@ -96,8 +96,11 @@ def review(
             with stopping_signals():  # also where a shell has set Ctrl-C aside, as for a command in the background
                 server.serve_forever()
         except TrainingStopped:
-            typed = shlex.join(["somnet", "clean", str(run), "--decisions", str(server.decisions.path), "--out", "DIR"])
-            console.print(f"next: {typed}", markup=False, soft_wrap=True)
+            decided, data = str(server.decisions.path), Run(run).data["path"]
+            learn = shlex.join(["somnet", "train", data, "--decisions", decided, "--out", "NEW"])
+            clean = shlex.join(["somnet", "clean", str(run), "--decisions", decided, "--out", "DIR"])
+            console.print(f"next, learn from them:        {learn}", markup=False, soft_wrap=True)
+            console.print(f"      or write clean data:    {clean}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -171,7 +174,12 @@ def clean(
         bool,
         typer.Option("--drop-poor", help="Without dark, blurred, tiny and other poor pictures; blank ones go always."),
     ] = False,
-    decisions: Annotated[Path | None, typer.Option(help="decisions.csv of the report, overrides scores.")] = None,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(
+            help="decisions.csv of the report, overrides scores; without it RUN/decisions.csv, if there is one."
+        ),
+    ] = None,
     format_: Annotated[
         list[str] | None,
         typer.Option(
@@ -218,9 +226,5 @@ def clean(
         console.print("nothing is written yet: run it again without --dry-run", soft_wrap=True)
     else:
         console.print(f"{out}: removed.csv says what was removed and why", markup=False, soft_wrap=True)
-        next_line = (
-            "metadata.parquet has the weights, for trainers that take them; somnet's own does not"
-            if policy == "reweight"
-            else f"next: somnet train {shlex.quote(str(out))}"
-        )
-        console.print(next_line, markup=False, soft_wrap=True)
+        weights = ", which takes the weights in metadata.parquet" if policy == "reweight" else ""
+        console.print(f"next: somnet train {shlex.quote(str(out))}{weights}", markup=False, soft_wrap=True)

@@ -301,6 +301,9 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         f"train: {len(data.train)} images, {present.min()} to {present.max()} per class",
         f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
     ]
+    if data.train.weights is not None:
+        lowest, highest = data.train.weights.min(), data.train.weights.max()
+        lines.append(f"weights: {lowest:.2f} to {highest:.2f}, by which training images count")
     boxes = data.train.scan.counts
     if data.train.vectors is not None:
         lines.append(f"vectors of {data.train.vectors.shape[1]} numbers, given for each image")
@@ -311,7 +314,9 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
     if nothing := list(data.train.index.empty):
         lines.append(f"warning: no image at all in {some(nothing)}: left out")
     if beside := list(data.train.index.beside):
-        lines.append(f"warning: not read, as beside the class folders: {some(beside)}; unpack archives there")
+        lines.append(
+            f"warning: not read, as beside the class folders: {some(beside)}; unpack archives into such folders"
+        )
     if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
         lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
     if small := [

@@ -103,7 +103,8 @@ def scan(index: Index, config: ProposalConfig, workers: int | None = None, *, sh
     missing = gathered.missing()
     if len(missing):
         tasks = [(keys[row].as_py(), index.location(row)) for row in missing.tolist()]
-        with track("finding boxes", len(tasks)) as advance, _ChunkWriter(folder) as writer:
+        stage = "finding boxes" if config.max_boxes else "reading images"
+        with track(stage, len(tasks)) as advance, _ChunkWriter(folder) as writer:
             for rows in on_all_cores(_Propose(config), tasks, workers, in_order=False):
                 writer.add(rows)
                 advance(len(rows))

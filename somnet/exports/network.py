@@ -17,7 +17,7 @@ from somnet.exports.preprocessing import preprocessing
 from somnet.nn.backbones import as_timm_model, licence_of
 from somnet.runs.run import FromPixels, Run
 from somnet.system.files import flush_to_disk
-from somnet.system.folders import EXPORT
+from somnet.system.folders import EXPORT, refuse_inside
 from somnet.system.replacing import replaced_folder
 from somnet.system.version import VERSION
 
@@ -43,6 +43,7 @@ def export(
             f"{run.path} has no network, only a linear classifier for the vectors of {run.config.model.embeddings}: "
             "take its weights from run.model.classifier in Python"
         )
+    refuse_inside(out, Path(run.data["path"]))
     card = model_card(run, format)  # an unfinished run is refused before any work
     with replaced_folder(out, EXPORT, overwrite=overwrite) as folder:
         _WRITERS[format](run, folder)

@@ -71,11 +71,11 @@ class Admil(Method):
     def inspect(self, batch: BagBatch) -> Inspection:
         """An image is the bag of its own ROIs: the best one has the most weight, label_score is the bag's."""
         rois, weights = self._weigh(batch)  # (I, P, F), (I, P)
-        probabilities = self.network.classifier(bag_feature(weights, rois)).softmax(dim=1)  # (I, C)
+        of_bag = self.network.classifier(bag_feature(weights, rois)).softmax(dim=1)  # (I, C)
         largest, best = weights.max(dim=1)  # (I,)
         return Inspection(
-            probabilities=probabilities,
-            label_score=of_label(probabilities, batch.label),
+            probabilities=self.predict(batch.images).softmax(dim=1),
+            label_score=of_label(of_bag, batch.label),
             background_score=weights[:, 0] / largest,
             weights=weights,
             best=best,

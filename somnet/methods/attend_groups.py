@@ -73,9 +73,8 @@ class AttendGroups(Method):
 
     def inspect(self, batch: BagBatch) -> Inspection:
         """label_score: the probability of the label, of the attended places."""
-        probabilities = self.network.classifier(self._attended(batch)).softmax(dim=1)  # (I, C)
-        label_score = of_label(probabilities, batch.label)
-        return replace(super().inspect(batch), probabilities=probabilities, label_score=label_score)
+        attended = self.network.classifier(self._attended(batch)).softmax(dim=1)  # (I, C)
+        return replace(super().inspect(batch), label_score=of_label(attended, batch.label))
 
     def _attended(self, batch: BagBatch) -> Tensor:
         maps = self.network.maps(batch.images)  # (I, F, H, W)

@@ -64,7 +64,7 @@ class Step:
 class Inspection:
     """What a method thinks of I images and their P boxes after training."""
 
-    probabilities: Tensor  # (I, C)
+    probabilities: Tensor  # (I, C) of the network for the image alone, as `predict` has them
     label_score: Tensor  # (I,) 0 to 1, low is bad
     background_score: Tensor  # (I,) 0 to 1, low is bad
     weights: Tensor  # (I, P) sum to 1 over the real boxes of an image

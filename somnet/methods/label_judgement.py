@@ -72,7 +72,7 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     evidence = witnesses.hear(known, np.arange(len(asked)))
     posterior = fit_posterior(evidence[list(heard)], labels[asked], verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
-    log.info("labels: about %.0f %% are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
+    log.debug("about %.0f %% of the labels are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
     clutter = weight_of_the_best_region(posterior.weights, heard)
 
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:

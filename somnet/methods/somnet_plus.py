@@ -150,4 +150,4 @@ class SomNetPlus(SomNet):
         seen = super().inspect(batch)
         probable = self.targets.get(batch.rows[:, 0], batch.label.device)  # (I, C)
         label_score = (seen.label_score + of_label(probable, batch.label)) / 2
-        return replace(seen, probabilities=probable, label_score=label_score)
+        return replace(seen, label_score=label_score)

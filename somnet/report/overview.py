@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from somnet.report.frame import Frame
 from somnet.report.records import STATES, Records
 from somnet.report.thumbnails import picture_name
-from somnet.runs.doubt import flagged_sentence
+from somnet.runs.doubt import FEWEST, flagged_sentence
 from somnet.runs.run_folder import RunFolder
 from somnet.system.files import csv_text
 from somnet.system.folders import CONFIG, DUPLICATES
@@ -134,6 +134,8 @@ def unchecked(run: RunFolder, records: Records, pictures: NDArray[np.bool_]) -> 
         lines.append(
             "Accuracy: the data has no test images. Put some, rightly labelled, under test/, or use somnet eval."
         )
+    if len(records) - int(records.unreadable.sum()) < FEWEST:
+        lines.append(f"Labels: fewer than {FEWEST} images tell nothing about each other, so no label was doubted.")
     if not records.regions.weighed:  # all weight is on whole images
         lines.append(
             f"Small among clutter: the method {run.config.method} tells nothing about regions. Train with somnet+."

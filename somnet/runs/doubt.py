@@ -8,6 +8,7 @@ PROMISED = 0.8  # share of the flagged images whose label is wrong, by the score
 HALF = 0.5  # nothing is flagged that is more likely right than wrong
 OUTLIER = 0.5  # outlier_score below which a flagged image is called none of the classes
 BELIEVED = 0.5  # belief in the label from which on it is in a region rather than not
+FEWEST = 30  # images that tell anything about each other, as label_posterior.py has it
 SURE = 0.8  # probability from which on another label is suggested
 
 
@@ -28,7 +29,7 @@ def flagged_sentence(images: pa.Table) -> str:
     score = images["label_score"].drop_null().to_numpy()
     flagged = score[score < choose_threshold(score)]
     if len(flagged) == 0:
-        return "no label is doubted"
+        return "no label is doubted" + (f", as fewer than {FEWEST} tell nothing" if len(score) < FEWEST else "")
     if len(flagged) == 1:
         return "1 label is doubted, and probably wrong"
     return f"{len(flagged):,} labels are doubted, of which about {(1 - flagged).sum():,.0f} are wrong"

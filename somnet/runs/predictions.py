@@ -77,6 +77,7 @@ def predict_files(
     """What `Run.predict` gives; torch is loaded only where the cache has not the network yet, or a GPU may be here."""
     on_cpu = device == "cpu" or (device == "auto" and _surely_no_gpu())
     if on_cpu and not evidence and (logits := open_network(run)) is not None:
+        run.warn_of_half()
         return predicted(files, classifier(logits, run.classes, top), run.config.model.imgsz, batch_size)
     from somnet.runs.run import Run
 

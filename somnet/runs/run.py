@@ -35,6 +35,7 @@ from somnet.nn.backbones import Network
 from somnet.nn.engine import open_trunk, write_graph
 from somnet.nn.vectors import make_network
 from somnet.runs.checkpoint import load_checkpoint, restore_method
+from somnet.runs.data_changes import trained_keys
 from somnet.runs.embedding import embed
 from somnet.runs.limits import check_network
 from somnet.runs.metrics import per_class, top_k
@@ -150,6 +151,7 @@ class Run(RunFolder):
         A run that was trained on vectors of the images needs those of `data`; by default they are in the same file.
         """
         keep_memory()
+        self.warn_of_half()
         index = open_source(Path(data), follow_links=follow_links or self.config.follow_links)
         warn_of_folders(index)
         given = self._given_vectors(index, embeddings)
@@ -166,6 +168,9 @@ class Run(RunFolder):
             log.warning("left out: %d unreadable files%s", len(bad), first_reasons(bad))
         if len(rows) == 0:
             raise DataError(f"{data} has no readable image of a class that the model knows: {', '.join(self.classes)}")
+        trained_on = set((trained_keys(self.path) or {}).values())
+        if known := sum(key in trained_on for key in scanned.keys.take(pa.array(rows)).to_pylist()):
+            log.warning("%d of %d images were trained on: the accuracy says little about others", known, len(rows))
         own = index.take(rows)
         part = Part(own, scanned.take(rows), np.full(len(rows), -1), None if given is None else given.of(own))
         compute = Compute(choose_device(device), workers)
@@ -205,6 +210,7 @@ class Run(RunFolder):
         With `evidence`, a prediction also says how much each place of the image speaks for its first class.
         """
         keep_memory()
+        self.warn_of_half()
         device = choose_device(device)
         logits = None if evidence or device != "cpu" else self._graph
         classify = logits and classifier(logits, self.classes, top)

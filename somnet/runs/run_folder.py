@@ -1,5 +1,6 @@
 """What the folder of a run tells without loading torch: enough to clean, and to begin a report."""
 
+import logging
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,8 @@ from somnet.errors import RunError
 from somnet.runs.limits import MOST_CLASSES, MOST_IMAGES, check_tables, read_run_table
 from somnet.system.files import parse_json
 from somnet.system.folders import CONFIG, DATA, ISSUES, SUMMARY, USED_DECISIONS, refuse_strange_files
+
+log = logging.getLogger("somnet")
 
 
 class _Data(BaseModel):
@@ -66,6 +69,11 @@ class RunFolder:
             else:
                 found.append((status.st_ino, status.st_mtime_ns, status.st_size))
         return found
+
+    def warn_of_half(self) -> None:
+        """Say that a network was not trained to its end."""
+        if not (self.path / SUMMARY).is_file():
+            log.warning("%s is not finished, so its network is half trained: continue with --resume", self.path)
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ MOST_BYTES = {
     SUMMARY: 10_000_000,
     METRICS: 50_000_000,
     DUPLICATES: 1_000_000_000,
+    DECISIONS: 1_000_000_000,
     USED_DECISIONS: 1_000_000_000,
 }  # at most; a byte of JSON can become 25 in memory
 
@@ -43,7 +44,7 @@ MOST_BYTES = {
 def refuse_strange_files(run: Path) -> None:
     """Refuse a run folder whose files are none, lead out of it, or are far too large: it may come from a stranger."""
     inside = run.resolve()
-    for name in (CONFIG, DATA, IMAGES, "checkpoints", str(LAST), *WRITTEN, REPORT, EXPORT, EVENTS):
+    for name in (CONFIG, DATA, IMAGES, "checkpoints", str(LAST), *WRITTEN, DECISIONS, REPORT, EXPORT, EVENTS):
         file = run / name
         if file.is_symlink() and not file.resolve().is_relative_to(inside):
             raise RunError(f"{file} is a link that leads out of the run: put the file itself there, or train again")

@@ -27,7 +27,7 @@ from somnet.methods.base import Method, find_method
 from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import known_methods
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
-from somnet.runs.begin import as_started, begin, check_free, is_of, next_run_folder, refuse_other_images
+from somnet.runs.begin import as_started, begin, check_free, is_of, is_run, next_run_folder, refuse_other_images
 from somnet.runs.data_changes import warn_of_changes
 from somnet.runs.doubt import flagged_sentence
 from somnet.runs.embedding import compact_vectors, untouched_network, write_vectors
@@ -69,6 +69,8 @@ def train(
         if out is None and compute.ranks.world > 1:
             raise RunError("with several processes the run folder has to be given: add --out")
         out = next_run_folder() if out is None else Path(out)
+        if resume and compute.ranks.first and not is_run(out):
+            log.warning("there is nothing to resume in %s: a new training begins", out)
         began = time.monotonic()
         worked = _train(Path(data), config, out, compute, resume=resume, overwrite=overwrite)
         if compute.ranks.first and not is_whole_report(out / REPORT):
@@ -315,6 +317,7 @@ def _tell_next(out: Path, seconds: float) -> None:
     log.info("done in %s: every image with its scores is in %s", duration(seconds), out / ISSUES_CSV)
     typed = shlex.quote(str(out))
     log.info("next, see what was found:     somnet report %s --open", typed)
+    log.info("      judge what tells most:  somnet review %s --open", typed)
     log.info("      write a clean data set: somnet clean %s --out DIR", typed)
     if not Run(out).config.model.embeddings:
         log.info("      export the model:       somnet export %s --format onnx", typed)

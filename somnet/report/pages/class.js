@@ -13,8 +13,8 @@
 
   async function open(label) {
     if (current?.label === label) return;
-    const rows = images.worstFirst().filter((row) => images.columns.label[row] === label && !images.is(row, "unreadable"));
-    current = { label, name: run.classes[label], rows };
+    const all = images.worstFirst().filter((row) => images.columns.label[row] === label);
+    current = { label, name: run.classes[label], all, rows: all.filter((row) => !images.is(row, "unreadable")) };
     byId("class-name").textContent = current.name;
     document.title = `${current.name} – ${document.title.split(" – ").at(-1)}`;
     byId("class-choice").value = String(label);
@@ -24,7 +24,7 @@
   }
 
   function counts() {
-    const counted = run.kinds.map(({ name, title }) => [current.rows.filter((row) => images.state(row) === name).length, title.toLowerCase()]);
+    const counted = run.kinds.map(({ name, title }) => [current.all.filter((row) => images.is(row, name)).length, title.toLowerCase()]);
     return counted.toReversed().filter(([count]) => count).map(([count, title]) => `${number(count)} ${title}`).join(" · ");
   }
 
@@ -69,7 +69,7 @@
   function moveThreshold() {
     const at = threshold();
     drawHistogram();
-    byId("class-counts").textContent = `${number(current.rows.length)} images · ${counts()}`;
+    byId("class-counts").textContent = `${number(current.all.length)} images · ${counts()}`;
     const [mine, all] = [going(current.rows).length, run.below[at]];
     byId("would-go").replaceChildren(
       "Below ", make("b", {}, (at / 100).toFixed(2)), ": ", make("b", {}, number(mine)),
