@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
@@ -30,6 +29,7 @@ from playwright.sync_api import Page, sync_playwright
 from somnet.config import Config
 from somnet.runs.checkpoint import METHOD, save_checkpoint
 from somnet.runs.embedding import COMPACT, write_vectors
+from somnet.runs.region_table import SCHEMA, region_writer
 from somnet.runs.scoring import write_issues
 from somnet.system.folders import LAST, REGIONS, VECTORS
 
@@ -85,7 +85,8 @@ def make_run(folder: Path, images: int, classes: int) -> Path:
     (run / "summary.json").write_text(json.dumps(summary(images)))
     issues, regions = made_up_tables(files, names, label, rng)
     write_issues(run, issues)
-    pq.write_table(regions, run / REGIONS)
+    with region_writer(run / REGIONS) as add:
+        add(regions.select(SCHEMA.names).cast(SCHEMA))
     middles = rng.standard_normal((classes, COMPACT))
     vectors = (middles[label] + 0.7 * rng.standard_normal((images, COMPACT))).astype(np.float16)
     write_vectors(run / VECTORS, vectors)
@@ -237,6 +238,7 @@ def made_up_tables(
             "roi_weight": weight.ravel(),
             "winner_slot": rng.integers(0, SIDE**2, count * BOXES).astype(np.int32),
             **{f"{name}_score": rng.random(count * BOXES).astype(np.float32) for name in "dra"},
+            "similarity": rng.random(count * BOXES).astype(np.float32),
         }
     )
     return images, regions

@@ -1,5 +1,6 @@
 """The list of a data set's images, as an Arrow table: a million rows cost megabytes, not Python objects."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from somnet.data.location import Location
+from somnet.system.files import display_name
 
 SCHEMA = pa.schema(
     [
@@ -85,6 +87,11 @@ class Index:
         """A column as Python values."""
         return list(self.table[name].to_pylist())
 
+    def names(self) -> Iterator[str]:
+        """File names as they are shown, in order; a million of them are never Python objects at once."""
+        for batch in self.table.select(["file_name"]).to_batches(max_chunksize=ROWS_AT_ONCE):
+            yield from map(display_name, batch["file_name"].to_pylist())
+
     def splits(self) -> set[str]:
         """Names of the splits that have images."""
         return set(self.table["split"].unique().to_pylist())
@@ -100,7 +107,10 @@ class Index:
 
 def make_index(root: Path, classes: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Index:
     """An index from rows; keys that a row lacks are null."""
-    return Index(root, tuple(classes), pa.Table.from_pylist([dict(row) for row in rows], schema=SCHEMA))
+    left, batches = iter(rows), []
+    while some := [dict(row) for row in itertools.islice(left, ROWS_AT_ONCE)]:
+        batches.append(pa.RecordBatch.from_pylist(some, schema=SCHEMA))
+    return Index(root, tuple(classes), pa.Table.from_batches(batches, SCHEMA).combine_chunks())
 
 
 def index_from_columns(root: Path, classes: Iterable[str], columns: Mapping[str, Any]) -> Index:

@@ -12,7 +12,6 @@ from somnet.data.sources import open_source
 from somnet.errors import DataError
 from somnet.runs.data_changes import trained_keys
 from somnet.runs.run_folder import RunFolder
-from somnet.system.files import display_name
 
 
 @dataclass(frozen=True)
@@ -32,18 +31,15 @@ class Originals:
 
     def __init__(self, run: RunFolder) -> None:
         self.data, self._follow_links = Path(run.data["path"]), run.config.follow_links
-        self._keys = trained_keys(run.path) or {}
+        self._run = run.path
 
     def find(self, names: Sequence[str]) -> list[Original | None]:
         """The images of these names, or None; a name in a table need not be how the file system spells it."""
         if self._index is None:
             return [None] * len(names)
-        wanted = set(names)
-        shown = (display_name(name) for name in self._index.column("file_name"))
-        row = {name: number for number, name in enumerate(shown) if name in wanted}
-        return [
-            Original(self._index.location(row[name]), self._keys.get(name)) if name in row else None for name in names
-        ]
+        wanted, keys = set(names), trained_keys(self._run, names) or {}
+        row = {name: number for number, name in enumerate(self._index.names()) if name in wanted}
+        return [Original(self._index.location(row[name]), keys.get(name)) if name in row else None for name in names]
 
     @cached_property
     def _index(self) -> Index | None:

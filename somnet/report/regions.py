@@ -43,7 +43,7 @@ class Regions:
     def __init__(self, run: RunFolder) -> None:
         self.run = run.path
         try:
-            self._file = pq.ParquetFile(run.path / REGIONS, pre_buffer=False)
+            self._file = pq.ParquetFile(run.path / REGIONS, pre_buffer=False)  # else it keeps all that was read
         except (OSError, pa.ArrowException):
             raise RunError(f"{run.path} has no regions yet: continue with somnet train --resume") from None
         sizes = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,8 +21,9 @@ Twins = dict[int, list[dict[str, Any]]]  # row -> the other files of its group
 def write_twins(records: Records, groups: list[Copies], originals: Originals, folder: Path) -> Twins:
     """What the cards tell of groups of copies, with pictures of those that are not trained on."""
     names = sorted({name for group in groups for name, _, _ in group.files})
-    found = pc.index_in(pa.array(names, pa.string()), value_set=records.table["file_name"].combine_chunks())
-    row_of = {name: row for name, row in zip(names, found.to_pylist(), strict=True) if row is not None}
+    is_twin = pc.is_in(records.table["file_name"], value_set=pa.array(names, pa.string()))
+    rows = np.flatnonzero(is_twin.to_numpy())[::-1]  # so that of equal names the first counts
+    row_of = dict(zip(records.names(rows), rows.tolist(), strict=True))
     others = [name for name in names if name not in row_of][:MOST_PICTURES]
     pictures = write_held_out(others, originals, folder)
     twins: Twins = {}

@@ -1,12 +1,13 @@
 """Which training images a run had, by content, and what became of them: old scores say nothing of new pictures."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from somnet.data.decisions import DROPPED
@@ -49,12 +50,14 @@ def write_images(out: Path, data: "DataSet") -> None:
         pq.write_table(pa.table([list(images), list(images.values())], schema=SCHEMA), temporary, compression="zstd")
 
 
-def trained_keys(out: Path) -> dict[str, bytes | None] | None:
-    """The content key of each training image of a run by its name; None for a run that does not tell."""
+def trained_keys(out: Path, names: Collection[str] | None = None) -> dict[str, bytes | None] | None:
+    """The content key of each training image of a run by its name, or of some; None for a run that does not tell."""
     try:
         table = read_run_table(out / IMAGES).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
+    if names is not None:
+        table = table.filter(pc.is_in(table["file_name"], value_set=pa.array(names, pa.string())))
     return dict(zip(table["file_name"].to_pylist(), table["key"].to_pylist(), strict=True))
 
 
@@ -65,8 +68,7 @@ def find_changes(out: Path, index: Index) -> DataChanges:
         return DataChanges()
     train = index.of_split("train")
     keys, _ = content_keys(train)
-    names = (display_name(name) for name in train.column("file_name"))
-    return compare(before, dict(zip(names, keys.to_pylist(), strict=True)))
+    return compare(before, dict(zip(train.names(), keys.to_pylist(), strict=True)))
 
 
 def warn_of_changes(out: Path, data: Path, *, follow_links: bool = False) -> None:

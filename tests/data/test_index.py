@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from somnet.data import index as index_module
 from somnet.data.index import index_from_columns, join_indexes, make_index
 from somnet.data.location import Location
 
@@ -42,6 +44,15 @@ def test_rows_can_be_taken_in_any_order() -> None:
 
 def test_an_empty_index_has_no_labels() -> None:
     assert make_index(Path("/data"), [], []).labels().tolist() == []
+
+
+def test_an_index_does_not_depend_on_how_many_rows_are_python_objects_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "ROWS_AT_ONCE", 2)
+    found = make_index(Path("/data"), ["cat", "dog"], iter(ROWS))
+    assert found.table.equals(INDEX.table)
+    assert found.table["file_name"].num_chunks == 1
+    assert list(found.names()) == ["a.jpg", "b.jpg", "c.jpg"]
+    assert list(make_index(Path("/data"), [], [{"file_name": b"\xff.jpg"}]).names()) == ["\\xff.jpg"]
 
 
 def test_an_image_is_a_file_or_a_stretch_of_one() -> None:

@@ -41,6 +41,13 @@ def test_of_many_images_some_are_laid_out_and_the_others_join_them(monkeypatch: 
     assert share_of_own(600) > 0.95
 
 
+def test_places_do_not_depend_on_how_many_are_found_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_map, "LAID_OUT", 100)
+    whole = lay_out(clusters(600, GROUPS))
+    monkeypatch.setattr(image_map, "AT_ONCE", 70)
+    assert np.array_equal(lay_out(clusters(600, GROUPS)), whole)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_images_that_do_not_differ_have_places_too(count: int) -> None:
     places = lay_out(np.ones((count, 8), np.float32))

@@ -54,6 +54,18 @@ def test_what_the_method_does_not_tell_is_left_out(run: Run) -> None:
     assert not regions.weighed  # all weight is on the images themselves
 
 
+def test_nothing_is_kept_of_what_was_looked_through(run: Run) -> None:
+    table = pq.read_table(run.path / REGIONS)
+    many = pa.concat_tables([table] * 1000)
+    slots = pa.array(np.random.default_rng(0).integers(0, 2**30, len(many)), pa.int32())  # which cannot be packed
+    many = many.set_column(many.column_names.index("winner_slot"), "winner_slot", slots)
+    pq.write_table(many, run.path / REGIONS, row_group_size=9000)
+    before = pa.total_allocated_bytes()
+    regions = Regions(run)
+    assert len(regions.first) == 20_001
+    assert pa.total_allocated_bytes() - before < slots.nbytes / 2
+
+
 def test_a_file_that_is_gone_or_damaged_is_named(run: Run) -> None:
     regions = Regions(run)
     content = bytearray((run.path / REGIONS).read_bytes())

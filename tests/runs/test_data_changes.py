@@ -4,11 +4,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from somnet.cleaning.clean import clean
 from somnet.errors import RunError
-from somnet.runs.data_changes import DataChanges, compare
+from somnet.runs.data_changes import SCHEMA, DataChanges, compare, trained_keys
+from somnet.system.folders import IMAGES
 from somnet.training.train import train
 
 if TYPE_CHECKING:
@@ -24,6 +27,15 @@ def test_what_is_replaced_removed_and_added() -> None:
     now = {"same": b"1", "other": b"9", "bad": None, "unreadable now": None, "new": b"5", "good now": b"6"}
     assert compare(before, now) == DataChanges(("other", "unreadable now"), ("gone",), ("new",))
     assert not compare(before, before)
+
+
+def test_the_keys_of_some_images_can_be_had(tmp_path: Path) -> None:
+    assert trained_keys(tmp_path, ["a"]) is None
+    keys = {"a": bytes(16), "b": None, "c": bytes(range(16))}
+    pq.write_table(pa.table([list(keys), list(keys.values())], schema=SCHEMA), tmp_path / IMAGES)
+    assert trained_keys(tmp_path) == keys
+    assert trained_keys(tmp_path, ["c", "gone", "b"]) == {"b": None, "c": keys["c"]}
+    assert trained_keys(tmp_path, []) == {}
 
 
 def test_no_new_picture_is_judged_by_an_old_score(photos: "Photos", tiny: "Tiny", tmp_path: Path, cli: "Cli") -> None:
