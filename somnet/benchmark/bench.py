@@ -42,7 +42,7 @@ from somnet.benchmark.trials import (
     other_trials,
 )
 from somnet.config import Config
-from somnet.data.dataset import DataSet, make_inputs, open_dataset, training_views
+from somnet.data.dataset import DataSet, held_out_split, make_inputs, open_dataset, training_views
 from somnet.data.noise import write_noisy
 from somnet.data.sources import open_source
 from somnet.data.sources.manifest import find_manifest
@@ -63,6 +63,7 @@ from somnet.training.train import train_without_report
 
 log = logging.getLogger("somnet")
 
+NO_TEST = "{} has no test images, so there is no accuracy to compare: add them under test/"
 BENCH = "bench.json"  # what a benchmark was started with
 
 
@@ -208,7 +209,10 @@ def _check_free(benchmark: Benchmark, out: Path, *, resume: bool) -> dict[str, A
     if benchmark.baseline not in names and not list((out / "runs").glob(f"{glob.escape(benchmark.baseline)}-seed*")):
         raise ConfigError(f"the baseline '{benchmark.baseline}' does not take part: add it to --methods")
     if benchmark.data is not None:
-        refuse_inside(out, open_source(benchmark.data, follow_links=benchmark.config.follow_links).root)
+        index = open_source(benchmark.data, follow_links=benchmark.config.follow_links)
+        refuse_inside(out, index.root)
+        if held_out_split(index) is None:
+            raise DataError(NO_TEST.format(benchmark.data))
     refuse_taken(
         out, "a somnet benchmark", ours=lambda: bool(_started_with(out)), meant=resume, how="--resume to continue"
     )
@@ -308,7 +312,7 @@ def _prepare_search(benchmark: Benchmark, out: Path, search: RateSearch, compute
 def _cache(data: Path, config: Config, compute: Compute) -> DataSet:
     dataset = open_dataset(data, config, compute)
     if dataset.test is None:
-        raise DataError(f"{data} has no test images, so there is no accuracy to compare: add them under test/")
+        raise DataError(NO_TEST.format(data))
     network = build_method(config, dataset.train.labels, len(dataset.classes)).to(compute.device).network
     make_inputs(dataset.test, network, config.model.imgsz, compute)
     training_views(dataset.train, network, config, compute)  # the whole images are among them

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from somnet.config import Config, ProposalConfig
 from somnet.data.bags import Boxes, CachedInputs, Inputs, PixelInputs, RegionInputs, VectorInputs
 from somnet.data.decisions import DROPPED, read_rounds, with_decisions
-from somnet.data.duplicates import group_duplicates, later_members, nearest_copies
+from somnet.data.duplicates import group_duplicates, nearest_copies
 from somnet.data.embeddings import read_embeddings
 from somnet.data.index import ROWS_AT_ONCE, Index
 from somnet.data.map_filling import Cutter, fill_maps
@@ -290,51 +290,6 @@ def unreadable_files(index: Index, scanned: Scan) -> tuple[Unreadable, ...]:
         Unreadable(display_name(name), index.classes[label] if label >= 0 else None, split, reason)
         for name, label, split, reason in columns
     )
-
-
-def describe(data: DataSet, images_per_bag: int) -> list[str]:
-    """What was found, as lines to read: classes, counts, bad files, classes too small for a bag."""
-    counts = np.bincount(data.train.labels, minlength=len(data.classes))
-    present = counts[counts > 0]
-    lines = [
-        f"{data.path}: {len(data.classes)} classes",
-        f"train: {len(data.train)} images, {present.min()} to {present.max()} per class",
-        f"test: {len(data.test)} images" if data.test else "test: none, so no accuracy will be measured",
-    ]
-    if data.train.weights is not None:
-        lowest, highest = data.train.weights.min(), data.train.weights.max()
-        lines.append(f"weights: {lowest:.2f} to {highest:.2f}, by which training images count")
-    boxes = data.train.scan.counts
-    if data.train.vectors is not None:
-        lines.append(f"vectors of {data.train.vectors.shape[1]} numbers, given for each image")
-    else:
-        lines.append(f"boxes: {boxes.mean():.1f} per image, {int((boxes == 0).sum())} images without any")
-    if passed_over := list(data.train.index.passed_over):
-        lines.append(f"warning: folders with images are left out: {some(passed_over)}")
-    if nothing := list(data.train.index.empty):
-        lines.append(f"warning: no image at all in {some(nothing)}: left out")
-    if beside := list(data.train.index.beside):
-        lines.append(
-            f"warning: not read, as beside the class folders: {some(beside)}; unpack archives into such folders"
-        )
-    if empty := [data.classes[i] for i in np.flatnonzero(counts == 0)]:
-        lines.append(f"warning: no training image of {some(empty)}: the model will never predict it")
-    if small := [
-        f"'{data.classes[i]}' ({counts[i]})" for i in np.flatnonzero((counts > 0) & (counts < images_per_bag))
-    ]:
-        lines.append(f"warning: fewer images than the {images_per_bag} of a bag: {some(small)}; they are used anyway")
-    if (data.train.groups >= 0).any():
-        if copies := int(later_members(data.train.groups).sum()):
-            lines.append(f"duplicates: {copies:,} among the training images")
-        copied = copies_held_out(data).file_names
-        names = data.train.index.table["file_name"].filter(copied.is_valid()).to_pylist()
-        pairs = zip(map(display_name, names), copied.drop_null().to_pylist(), strict=True)
-        if leaks := [f"{train} = {test}" for train, test in pairs]:
-            lines.append(f"warning: {len(leaks)} leaks, images that are both trained and tested on: {some(leaks)}")
-    if data.unreadable:
-        files = "1 unreadable file is" if len(data.unreadable) == 1 else f"{len(data.unreadable)} unreadable files are"
-        lines.append(f"warning: {files} left out{first_reasons(data.unreadable)}")
-    return lines
 
 
 def first_reasons(unreadable: tuple[Unreadable, ...]) -> str:

@@ -74,7 +74,7 @@ class Admil(Method):
         of_bag = self.network.classifier(bag_feature(weights, rois)).softmax(dim=1)  # (I, C)
         largest, best = weights.max(dim=1)  # (I,)
         return Inspection(
-            probabilities=self.predict(batch.images).softmax(dim=1),
+            probabilities=self.network.classifier(rois[:, 0]).softmax(dim=1),
             label_score=of_label(of_bag, batch.label),
             background_score=weights[:, 0] / largest,
             weights=weights,

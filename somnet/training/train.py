@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from somnet.config import Config
 from somnet.data.bags import Boxes, Inputs
-from somnet.data.dataset import DataSet, Part, describe, make_inputs, open_dataset, training_views, write_duplicates
+from somnet.data.dataset import DataSet, Part, make_inputs, open_dataset, training_views, write_duplicates
 from somnet.data.decisions import describe_decisions, read_rounds
+from somnet.data.description import describe
 from somnet.data.loading import named_worker_death
 from somnet.data.sources import split_name
 from somnet.errors import DataError, RunError, SomnetError, TrainingStopped

@@ -133,6 +133,7 @@ def test_data_without_test_images_is_refused(plain: Benchmark, photos: "Photos",
     web = photos.fill(tmp_path / "web", train=2, test=0)
     with pytest.raises(SomnetError, match="no test images"):
         run_bench(replace(plain, data=web, noise=None), tmp_path / "out")
+    assert not (tmp_path / "out").exists()  # nothing is in the way of the next try
     with pytest.raises(DataError, match="does not exist"):
         run_bench(replace(plain, data=tmp_path / "missing"), tmp_path / "other")
     assert not (tmp_path / "other").exists()

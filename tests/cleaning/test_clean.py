@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from somnet.cleaning import clean as cleaning
 from somnet.cleaning.clean import CleaningRules, clean, with_margin
+from somnet.cleaning.verdicts import judge
 from somnet.data import location
 from somnet.data.dataset import open_dataset
 from somnet.data.sources import open_source
@@ -172,6 +174,42 @@ def test_decisions_have_the_last_word(run: Path, tmp_path: Path) -> None:
     (moved,) = [row for row in metadata(tmp_path / "cleaned") if row["original_path"].endswith("ash/4.png")]
     assert (moved["label"], moved["original_label"]) == ("=birch", "ash")
     assert moved["file_name"].startswith("train/=birch/4")
+
+
+def test_what_was_decided_in_a_review_is_followed_without_a_flag(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (run / "decisions.csv").write_text("file_name,decision,label\ntrain/ash/5.png,drop,\n")
+    clean(run, tmp_path / "cleaned")
+    assert removed(tmp_path / "cleaned")["train/ash/5.png"] == "decision"
+    assert f"{run / 'decisions.csv'}: what was decided there is followed" in caplog.text
+    (tmp_path / "none.csv").write_text("file_name,decision,label\n")
+    clean(run, tmp_path / "other", CleaningRules(decisions=tmp_path / "none.csv"))
+    assert removed(tmp_path / "other").get("train/ash/5.png") != "decision"
+
+
+def test_what_was_dropped_before_the_training_is_listed(made: Made, tiny: "Tiny", tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text("file_name,decision,label\ntrain/ash/5.png,drop,\n")
+    config = tiny.config("plain", **{"train.epochs": 1, "decisions": (str(file),)})
+    train_without_report(made.data, config, out=tmp_path / "run", device="cpu", workers=0)
+    for number, decisions in enumerate((None, file)):  # the same decisions again say nothing new
+        clean(tmp_path / "run", tmp_path / f"cleaned{number}", CleaningRules(decisions=decisions))
+        assert removed(tmp_path / f"cleaned{number}")["train/ash/5.png"] == "decision"
+
+
+def test_of_copies_with_level_scores_the_first_stays() -> None:
+    table = pa.table(
+        {
+            "file_name": ["a.png", "b.png", "c.png"],
+            "given_label": ["x", "x", "x"],
+            "is_unreadable_issue": [False] * 3,
+            "label_score": [0.9, 0.9001, 0.8],
+            "duplicate_group": [0, 0, 0],
+        }
+    )
+    assert judge(table, "drop").reasons == [None, "duplicate", "duplicate"]
 
 
 def test_decisions_of_another_run_are_refused(run: Path, tmp_path: Path) -> None:

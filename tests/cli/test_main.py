@@ -157,7 +157,7 @@ def test_without_a_terminal_the_output_is_plain_lines(finished: Finished) -> Non
 def test_done_is_said_when_all_is_done(finished: Finished) -> None:
     text = finished.process.stderr
     assert text.index("index.html") < text.index(": every image with its scores") < text.index("next, see what was")
-    assert ": every image with its scores" in (finished.out / "train.log").read_text().splitlines()[-5]
+    assert ": every image with its scores" in (finished.out / "train.log").read_text().splitlines()[-6]
 
 
 def test_a_line_of_the_log_is_never_broken_in_two(finished: Finished) -> None:

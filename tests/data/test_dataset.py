@@ -11,7 +11,8 @@ import torch
 from PIL import Image, ImageOps
 
 from somnet.data.bags import CachedInputs, PixelInputs
-from somnet.data.dataset import describe, make_inputs, make_views, open_dataset, region_inputs, training_views
+from somnet.data.dataset import make_inputs, make_views, open_dataset, region_inputs, training_views
+from somnet.data.description import describe
 from somnet.data.location import Location
 from somnet.data.transforms import to_square
 from somnet.data.views import View

@@ -96,6 +96,8 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
     x = share * ROIS[0, 0] + (1 - share) * ROIS[0, 1]
     expected = torch.tensor([float(x[0]), float(x[1]), 0.0]).softmax(dim=0)
     assert float(seen.label_score) == pytest.approx(float(expected[0]))
+    whole = torch.tensor([float(ROIS[0, 1, 0]), float(ROIS[0, 1, 1]), 0.0]).softmax(dim=0)
+    assert seen.probabilities[0].tolist() == pytest.approx(whole.tolist())
 
 
 def test_a_bag_of_one_is_the_network_alone(toy: "MakeToy") -> None:

@@ -85,8 +85,11 @@ def test_the_label_score_is_of_the_attended_places(toy: "MakeToy") -> None:
     with torch.no_grad():
         method.detector.mul_(1000)
         seen = method.inspect(batch)
-        assert not torch.allclose(seen.probabilities, method.predict(made.maps).softmax(dim=1), atol=1e-4)
-    assert torch.equal(seen.label_score, seen.probabilities[torch.arange(10), batch.label])
+        alone = method.predict(made.maps).softmax(dim=1)
+        attended = method.network.classifier(method._attended(batch)).softmax(dim=1)
+    assert torch.allclose(seen.probabilities, alone)
+    assert torch.equal(seen.label_score, attended[torch.arange(10), batch.label])
+    assert not torch.allclose(seen.label_score, alone[torch.arange(10), batch.label], atol=1e-4)
 
 
 def test_settings_are_taken(toy: "MakeToy") -> None:

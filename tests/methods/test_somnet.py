@@ -125,7 +125,7 @@ def test_inspection_by_hand(toy: "MakeToy", monkeypatch: pytest.MonkeyPatch) -> 
     assert seen.best.tolist() == [1]
     probability = math.exp(3) / (math.exp(3) + 2)
     assert float(seen.label_score) == pytest.approx(probability)
-    assert float(seen.probabilities[0, 0]) == pytest.approx(1 / 7 / 3 + 6 / 7 * probability)
+    assert float(seen.probabilities[0, 0]) == pytest.approx(1 / 3)  # of the image itself, as predict has it
 
 
 def test_radius_0_moves_the_winner_alone(toy: "MakeToy") -> None:

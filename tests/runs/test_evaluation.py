@@ -1,6 +1,7 @@
 """What an evaluation tells beside the accuracy: what is taken for what, and which files are wrong."""
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,6 +73,25 @@ def test_eval_names_confusions_and_wrong_files(
     again = cli("eval", trained, tmp_path / "web", "--out", tmp_path / "told")
     assert again.code == 2
     assert "--overwrite" in again.err
+
+
+def test_images_that_were_trained_on_are_named(
+    photos: "Photos", tiny: "Tiny", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And a network that was not trained to its end; and that there is nothing to resume."""
+    data = photos.fill(tmp_path / "web", names=("ash", "oak"), train=3, test=2)
+    run = somnet.train(data, tiny.config("plain", **{"train.epochs": 1}), out=tmp_path / "run", workers=0, resume=True)
+    assert f"there is nothing to resume in {tmp_path / 'run'}: a new training begins" in caplog.text
+    caplog.clear()
+    run.evaluate(data, workers=0)
+    assert "were trained on" not in caplog.text
+    shutil.copytree(data / "train" / "ash", data / "test" / "ash", dirs_exist_ok=True)
+    run.evaluate(data, workers=0)
+    assert "3 of 7 images were trained on" in caplog.text
+    assert "half trained" not in caplog.text
+    (run.path / "summary.json").unlink()
+    list(run.predict([data / "test" / "ash" / "0.png"]))
+    assert "is not finished, so its network is half trained: continue with --resume" in caplog.text
 
 
 # --- runs in Python

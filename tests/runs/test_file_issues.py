@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from somnet.config import Config
-from somnet.data.dataset import describe, open_dataset
+from somnet.data.dataset import open_dataset
+from somnet.data.description import describe
 from somnet.runs.file_issues import with_file_issues
 from somnet.runs.kinds import KINDS, count_kinds, explain
 from somnet.system.compute import Compute

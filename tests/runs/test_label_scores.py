@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from somnet.data.dataset import Part
 from somnet.data.index import SCHEMA, Index
 from somnet.data.proposals import Scan
+from somnet.methods import label_posterior
 from somnet.methods.label_evidence import RegionFeatures
+from somnet.runs import doubt
 from somnet.runs.doubt import HALF, PROMISED, choose_threshold, flagged_sentence
 from somnet.runs.label_scores import Beside, LabelScores, judge, spare_varied_classes, suggestions, with_label_scores
 
@@ -70,8 +72,10 @@ def test_a_doubted_image_is_a_wrong_label_or_an_outlier() -> None:
 
 
 def test_clean_data_have_no_doubted_label() -> None:
-    table = pa.table({"label_score": pa.array([0.9, 0.95, None], pa.float32())})
-    assert flagged_sentence(table) == "no label is doubted"
+    for count, said in ((29, "no label is doubted, as fewer than 30 tell nothing"), (30, "no label is doubted")):
+        table = pa.table({"label_score": pa.array([0.9] * count + [None], pa.float32())})
+        assert flagged_sentence(table) == said
+    assert label_posterior.FEWEST == doubt.FEWEST
 
 
 def test_a_class_that_is_more_varied_than_the_others_is_spared() -> None:
