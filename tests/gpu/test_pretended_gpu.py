@@ -26,10 +26,10 @@ LONGER: dict[str, dict[str, Any]] = {"divide-mix": {"train.epochs": 6}, "curricu
 MOST_COLLECTIVES = 4  # of a step that several ranks share, but for batch normalisation over ranks
 MEGABYTES = {  # on the device, at most, of a tiny network and 4 images a step, trained whole
     **dict.fromkeys(
-        ("plain", "plain-roi", "sl", "sukhbaatar", "attend-groups", "elr", "pencil", "ssr", "confident"), 20
+        ("plain", "plain-roi", "sl", "sukhbaatar", "attend-groups", "elr", "pencil", "ssr", "confident"), 25
     ),
-    **{"admil": 21, "tanaka": 25, "drae": 25, "curriculumnet": 25, "mopro": 27, "mlnt": 42, "divide-mix": 42},
-    **{"somnet": 32, "somnet+": 28, "linear-probe": 10, "wann": 10},
+    **{"admil": 27, "tanaka": 32, "drae": 32, "curriculumnet": 32, "mopro": 34, "mlnt": 53, "divide-mix": 53},
+    **{"somnet": 40, "somnet+": 35, "linear-probe": 13, "wann": 13},
 }
 OWN_STATISTICS = {"model.freeze": "none", "train.sync_bn": False}
 SHARED_SHORT: dict[str, tuple[str, dict[str, Any]]] = {
