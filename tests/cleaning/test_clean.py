@@ -1,6 +1,5 @@
 """A cleaned copy of a run's data: what is in it, and that the data stay as they are."""
 
-import contextlib
 import csv
 import json
 import os
@@ -27,6 +26,7 @@ from somnet.runs.run import Run
 from somnet.system.compute import Compute
 from somnet.system.files import link_or_copy
 from somnet.training.train import train_without_report
+from tests.children import exit_code, forked
 from tests.cleaning.conftest import HOSTILE, WRONG, Made, metadata, removed, with_scores
 
 if TYPE_CHECKING:
@@ -306,21 +306,18 @@ def test_another_file_system_gets_copies(made: Made, run: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_kill_leaves_no_half_folder(run: Path, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            left = iter(range(5))
+    left = iter(range(5))
 
-            def link_and_die(source: str, target: Path) -> None:
-                link_or_copy(source, target)
-                if next(left, None) is None:
-                    os.kill(os.getpid(), number)
+    def link_and_die(source: str, target: Path) -> None:
+        link_or_copy(source, target)
+        if next(left, None) is None:
+            os.kill(os.getpid(), number)
 
-            monkeypatch.setattr(location, "link_or_copy", link_and_die)
-            clean(run, tmp_path / "cleaned")
-            os._exit(0)
-        os._exit(1)
-    assert os.waitpid(child, 0)[1] != 0
+    def clean_and_die() -> None:
+        monkeypatch.setattr(location, "link_or_copy", link_and_die)
+        clean(run, tmp_path / "cleaned")
+
+    assert exit_code(forked(clean_and_die)) != 0
     assert not (tmp_path / "cleaned").exists()
     assert (tmp_path / ".cleaned.somnet-new").exists() == (number == signal.SIGKILL)
     clean(run, tmp_path / "cleaned")

@@ -359,7 +359,7 @@ def test_train_ends_with_a_report_and_the_verb_writes_it_again(
     assert done.code == 0, done.err
     assert str(index) in done.out
     assert len(list((finished.out / "report" / "pictures").glob("[0-9]*/*.jpg"))) == 4
-    for _ in range(100):  # the browser starts behind our back
+    for _ in range(1200):  # the browser starts behind our back
         if opened.is_file() and opened.read_text():
             break
         time.sleep(0.1)

@@ -1,5 +1,6 @@
 """The cache of trunk outputs."""
 
+import contextlib
 import errno
 import logging
 import os
@@ -15,6 +16,7 @@ from torch import Tensor
 from somnet.data.dataset import uncached
 from somnet.data.maps import MapStore
 from somnet.errors import DataError
+from tests.children import exit_code, forked
 
 SHAPE = (2, 3, 3)
 
@@ -210,15 +212,19 @@ def test_files_that_cannot_be_opened_are_not_called_damaged(
 
 
 def test_more_files_than_a_shell_allows() -> None:
-    child = os.fork()
-    if child == 0:
+    def keep_many() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, hard))
+        taken = set(map(int, os.listdir("/proc/self/fd")))
+        free = [number for number in range(len(taken) + 20) if number not in taken]  # the next files get these numbers
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free[19] + 1, hard))
+        with contextlib.ExitStack() as files, pytest.raises(OSError, match="Too many open files"):  # as a store would
+            _ = [files.enter_context(open(os.devnull)) for _ in range(60)]
         kept = store()
         for number in range(60):  # a chunk each
             kept.add(keys(number), maps(1))
-        os._exit(not all(key in store() for key in keys(0, 30, 59)))
-    assert os.waitpid(child, 0)[1] == 0
+        assert all(key in store() for key in keys(0, 30, 59))
+
+    assert exit_code(forked(keep_many)) == 0
 
 
 def test_a_map_that_is_gone_is_named() -> None:

@@ -13,6 +13,7 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -305,8 +306,9 @@ def somnet_process(
 def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, fault: Fault | None, counted: bool) -> None:
     os.environ["SOMNET_CACHE"] = str(cache)
     said = os.open(notes / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
+    # A bound on the sizes of files is none on what is said: somebody else writes that.
+    scribe = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=said) if isinstance(fault, FullFiles) else None
+    _say_to(scribe.stdin.fileno() if scribe is not None and scribe.stdin is not None else said)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["somnet", *words]
     watcher = Watcher(moment, fault, notes / "happened")
@@ -324,9 +326,20 @@ def _run(words: list[str], notes: Path, cache: Path, moment: Moment | None, faul
         sys.setprofile(None)
         if isinstance(fault, FullFiles):
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+        if scribe is not None:
+            _say_to(said)
+            scribe.communicate(timeout=LONGEST)
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if not isinstance(fault, FullDisk | ReadOnly):
             (notes / "figures").write_text(json.dumps({"counts": watcher.counts, "megabytes": megabytes}))
+
+
+def _say_to(descriptor: int) -> None:
+    """Standard output and standard error."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
 
 
 def draw_moments(

@@ -300,10 +300,10 @@ def two_writers(ground: Ground, number: int) -> None:
         (("clean", finished, "--out", cleaned, "--overwrite"),) * 2,
         (("export", finished, "--format", "timm", "--out", model, "--overwrite"),) * 2,
     ]
-    commands = rng.choice(pairs)
+    commands, waits = rng.choice(pairs), (rng.uniform(0, 1), rng.uniform(0, 1))
 
     def late(who: int) -> Ended:
-        sleep(rng.uniform(0, 1))
+        sleep(waits[who])
         return ground.somnet(*commands[who], cache=cache, who=str(who))
 
     with ThreadPoolExecutor(2) as pool:

@@ -14,6 +14,7 @@ from somnet.nn import engine
 from somnet.nn.backbones import Network
 from somnet.nn.engine import TOLERANCE, Trunk, open_trunk
 from somnet.system.files import cache_folder, is_leftover
+from tests.children import exit_code, forked
 
 SIDE = 64
 
@@ -155,11 +156,13 @@ def test_a_network_that_is_trained_whole_has_no_engine() -> None:
 
 def test_a_kill_while_the_graph_is_written_leaves_nothing_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
-    if (child := os.fork()) == 0:  # it dies when all is written but nothing is in its place
+
+    def die() -> None:
+        """When all is written but nothing is in its place."""
         monkeypatch.setattr(os, "replace", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         open_trunk(model)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    assert exit_code(forked(die)) == -signal.SIGKILL
     assert [is_leftover(file) for file in graphs()] == [True]
     assert "onnxruntime" in open_trunk(model).fingerprint
     assert sorted(is_leftover(file) for file in graphs()) == [False, True]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from somnet.config import Config
 from somnet.data.dataset import Unreadable
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # on the PATH, the first there is
 HOSTILE = "<img src=x onerror=alert(1)>"
+PATIENCE = 120_000  # milliseconds that a page may take, of what takes a moment on a machine that is not busy
+
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -63,11 +66,23 @@ class Visit:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
+def patient(context: BrowserContext) -> BrowserContext:
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
+def next_frames(page: Page) -> None:
+    """What a page draws with its next frame is drawn."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 @contextlib.contextmanager
 def visiting(chromium: Browser, folder: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Visit]:
     """A visit that fails on a console error, a dialog, or a request that leaves the report's folder."""
-    context = chromium.new_context(
-        viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light", accept_downloads=True
+    context = patient(
+        chromium.new_context(
+            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light", accept_downloads=True
+        )
     )
     made = Visit(context.new_page(), folder)
     inside = (folder.resolve().as_uri() + "/", "blob:", "about:blank")

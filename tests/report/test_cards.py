@@ -14,7 +14,7 @@ from somnet.report.records import read_records
 from somnet.report.review_server import ReviewServer
 from somnet.report.site import write_report
 from somnet.runs.run import Run
-from tests.report.conftest import HOSTILE, Visit, made_up_run
+from tests.report.conftest import HOSTILE, Visit, made_up_run, patient
 from tests.report.test_review_server import serving
 
 ALL_SHOWN = "() => [...document.querySelectorAll('#twin-list .thumb')].every((one) => one.firstChild.naturalWidth > 0)"
@@ -62,14 +62,15 @@ def test_the_image_itself_and_the_evidence_of_predict(run: Run, chromium: Browse
         assert found.evidence is not None
         same = evidence_overlay(image, found.evidence, *image.size)
         assert np.array_equal(np.asarray(server.evidence(0)), np.asarray(same))
-        page = chromium.new_page()
+        context = patient(chromium.new_context())
+        page = context.new_page()
         page.goto(server.address.replace("index.html", "list.html#kind=all&row=0"))
         expect(page.locator("#card")).to_be_visible()
         page.keyboard.press("h")
         page.wait_for_function("() => document.getElementById('heat-image').naturalWidth > 0")
         page.keyboard.press("o")
         page.wait_for_function(f"() => document.getElementById('original-image').naturalWidth === {image.width}")
-        page.close()
+        context.close()
 
 
 def test_a_file_that_is_no_image_is_not_handed_out(run: Run) -> None:

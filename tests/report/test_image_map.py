@@ -13,9 +13,9 @@ from somnet.report.similar import nearest
 from somnet.report.site import write_report
 from somnet.runs.run import Run
 from somnet.system.folders import VECTORS
-from tests.report.conftest import HOSTILE, Visit, made_up_run
+from tests.report.conftest import HOSTILE, Visit, made_up_run, next_frames
 from tests.report.test_similar import clusters
-from tests.report.test_site import decisions_of, shown_rows
+from tests.report.test_site import expect_decisions, shown_rows
 
 Visits = Callable[..., Visit]
 GROUPS = 5
@@ -91,12 +91,12 @@ def test_what_is_drawn_around_is_listed_and_decided(mapped: Run, visit: Visits) 
     cluster = list(range(2, 200, GROUPS))
     draw_around(page, cluster)
     expect(page.locator("#lasso-count")).to_have_text("40 images selected on the map")
-    assert sorted(shown_rows(page)) == cluster
     expect(page.locator("#selected-count")).to_have_text("40 selected")
+    assert sorted(shown_rows(page)) == cluster
     page.keyboard.press("d")
-    assert decisions_of(page) == {str(row): "d" for row in cluster}
+    expect_decisions(page, {str(row): "d" for row in cluster})
     page.keyboard.press("u")
-    assert decisions_of(page) == {}
+    expect_decisions(page, {})
     page.keyboard.press("Escape")
     expect(page.locator("#list-count")).to_have_text("201 of 201 images")
 
@@ -119,8 +119,8 @@ def test_an_image_is_shown_with_its_nearest_ones(mapped: Run, visit: Visits) -> 
     page.mouse.move(*place(page, 7))
     pointed = page.locator("#point-tile .tile")
     expect(pointed).to_have_count(1)
-    row = int(pointed.get_attribute("data-row") or -1)
     expect(page.locator("#point-nearest .tile")).to_have_count(8)
+    row = int(pointed.get_attribute("data-row") or -1)
     near = page.locator("#point-nearest .tile").evaluate_all("(all) => all.map((one) => Number(one.dataset.row))")
     assert {other % GROUPS for other in near} == {row % GROUPS}
     pointed.click()
@@ -131,8 +131,10 @@ def test_the_map_is_used_by_keyboard_alone(mapped: Run, visit: Visits) -> None:
     page = visit(mapped.path / "report").go("map.html")
     page.locator("#points").focus()
     page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => somnet.mapPoints.marks.point !== null")
     first = page.evaluate("somnet.mapPoints.marks.point")
     page.keyboard.press("ArrowRight")
+    page.wait_for_function("first => somnet.mapPoints.marks.point !== first", arg=first)
     second = page.evaluate("somnet.mapPoints.marks.point")
     assert place(page, second)[0] > place(page, first)[0]
     for _ in range(6):
@@ -143,8 +145,9 @@ def test_the_map_is_used_by_keyboard_alone(mapped: Run, visit: Visits) -> None:
     chosen = shown_rows(page)
     assert 0 < len(chosen) < 200
     assert second in chosen
+    expect(page.locator("#selected-count")).to_have_text(f"{len(chosen)} selected")
     page.keyboard.press("s")
-    assert set(decisions_of(page)) == {str(row) for row in chosen}
+    expect_decisions(page, {str(row): "s" for row in chosen})
     page.keyboard.press("0")
     page.locator("#points").focus()
     page.keyboard.press("0")
@@ -166,14 +169,14 @@ def test_the_map_is_moved_and_zoomed_by_mouse(mapped: Run, visit: Visits) -> Non
     middle = page.locator("#points").bounding_box()
     assert middle is not None
     x, y = middle["x"] + middle["width"] / 2, middle["y"] + middle["height"] / 2
-    start = place(page, 0)
+    start = page.evaluate("[...somnet.mapPoints.toScreen(0)]")
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 8, y, steps=2)
     page.mouse.move(x - 30, y, steps=3)
     page.mouse.up()
     expect(page.locator("#lasso-note")).to_be_hidden()
-    assert place(page, 0) != start
+    page.wait_for_function("start => String([...somnet.mapPoints.toScreen(0)]) !== String(start)", arg=start)
 
 
 class Fingers:
@@ -185,9 +188,7 @@ class Fingers:
     def __call__(self, kind: str, *places: tuple[float, float]) -> None:
         points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(places)]
         self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-        self.page.evaluate(  # a page hears of moves with its next frame
-            "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        )
+        next_frames(self.page)  # a page hears of moves with its next frame
 
 
 def test_two_fingers_zoom_and_move_the_map(mapped: Run, visit: Visits) -> None:
@@ -236,7 +237,7 @@ def test_every_class_has_its_name_on_the_map(visit: Visits, tmp_path: Path) -> N
             requestAnimationFrame(() => requestAnimationFrame(() => done(found)));
         })"""
     )
-    assert sorted(written) == names
+    assert sorted(set(written)) == names  # a frame may be drawn twice
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -248,8 +249,8 @@ def test_the_colours_follow_class_verdict_and_decision(mapped: Run, visit: Visit
     for what in ("class", "verdict", "decision"):
         page.click(f"[data-colour={what}]")
         expect(page.locator(f"[data-colour={what}]")).to_have_attribute("aria-pressed", "true")
-        page.wait_for_timeout(50)
-        looks.add(page.evaluate("document.getElementById('points').toDataURL().length"))
+        next_frames(page)
+        looks.add(page.evaluate("document.getElementById('points').toDataURL()"))
     assert len(looks) == 3
     assert not opened.overflows()
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from somnet.report.pictures import draw_run
 from somnet.report.records import read_records
 from somnet.report.site import describe_run
 from somnet.runs.run import Run
-from tests.report.conftest import Visit, made_up_run
+from tests.report.conftest import Visit, made_up_run, next_frames
 from tests.report.memories import set_regions, with_memory
 
 HOSTILE = ["<img src=x onerror=alert(1)>", '"><script>alert(2)</script>', "=cmd()", "\u05d0\u202eabc", "x" * 200]
@@ -66,7 +67,7 @@ def click_slot(page: Page, row: int, column: int, side: int) -> None:
 
 
 def pixels(page: Page) -> bytes:
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    next_frames(page)
     return base64.b64decode(page.evaluate("document.getElementById('map').toDataURL().split(',')[1]"))
 
 
@@ -83,17 +84,17 @@ def test_a_click_opens_a_slot_with_its_regions(small: Path, run: Run, visit: Cal
     page = opened(visit(small))
     click_slot(page, slot // 3, slot % 3, 3)
     expect(page.locator("#slot-title")).to_have_text(f"Slot {slot}")
-    crops = page.locator("#slot-rois img")
+    crops, found = page.locator("#slot-rois img"), data_of(small, "slots-0")
+    assert isinstance(found, list)
+    assert len(found[slot]["rois"]["row"]) > 0
+    expect(crops).to_have_count(len(found[slot]["rois"]["row"]))
     expect(crops.first).to_be_visible()
     page.wait_for_function(
         "() => [...document.querySelectorAll('#slot-rois img')].every((one) => one.naturalWidth > 0)"
     )
-    found = data_of(small, "slots-0")
-    assert isinstance(found, list)
-    assert crops.count() == len(found[slot]["rois"]["row"]) > 0
     assert found[slot]["rois"]["similarity"] == sorted(found[slot]["rois"]["similarity"], reverse=True)
     expect(page.locator("#slot-scores tr")).to_have_count(3)
-    assert page.url.endswith(f"#slot={slot}")
+    expect(page).to_have_url(re.compile(f"#slot={slot}$"))
 
 
 def test_the_figures_are_those_of_the_memory(small: Path, run: Run) -> None:
@@ -172,24 +173,24 @@ def test_a_plane_is_that_of_the_chosen_class(small: Path, run: Run, visit: Calla
 def test_a_hundred_by_a_hundred_slots_are_blocks_that_can_be_zoomed(large: Path, visit: Callable[..., Visit]) -> None:
     page = opened(visit(large))
     page.click("[data-layer=hits]")
-    assert page.get_attribute("#map", "data-span") == "100"
+    expect(page.locator("#map")).to_have_attribute("data-span", "100")
     expect(page.locator("#map-here b")).to_have_text("2 × 2 slots")
     expect(page.locator("#layer-note")).to_contain_text("2 × 2 slots")
     click_slot(page, 60, 40, 100)  # a block: looked at more closely
+    expect(page.locator("#map-here b")).to_have_text("Slot 6040")
     span = int(page.get_attribute("#map", "data-span") or 0)
     assert span < 60
-    expect(page.locator("#map-here b")).to_have_text("Slot 6040")
-    assert page.locator("#slot-none").is_visible()
+    expect(page.locator("#slot-none")).to_be_visible()
     page.locator("#map").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#slot-title")).to_have_text("Slot 6040")
     page.keyboard.press("+")
-    assert int(page.get_attribute("#map", "data-span") or 0) < span
+    page.wait_for_function("span => Number(document.getElementById('map').dataset.span) < span", arg=span)
     for _ in range(40):
         page.keyboard.press("ArrowRight")  # beyond the edge of what is shown: the view follows
     expect(page.locator("#map-here b")).to_have_text("Slot 6080")
     page.keyboard.press("0")
-    assert page.get_attribute("#map", "data-span") == "100"
+    expect(page.locator("#map")).to_have_attribute("data-span", "100")
     page.click("[data-layer=classes]")
     expect(page.locator("#layer-note")).to_contain_text("3 × 3 slots")  # a pie needs more room
 
@@ -233,7 +234,8 @@ def test_hostile_names_are_text(width: int, tmp_path: Path, visit: Callable[...,
         page.click(f"[data-layer={layer}]")
         page.select_option("#plane-class", "1")
         expect(page.locator("#map[data-label='1']")).to_be_attached()
-    assert page.locator("#slot-scores bdi").all_inner_texts().count(HOSTILE[0]) == 1
+    same = re.compile(f"^{re.escape(HOSTILE[0])}$")
+    expect(page.locator("#slot-scores bdi", has_text=same)).to_have_count(1)
     assert page.locator("main script, main img[src=x]").count() == 0
     assert not visited.overflows()
 

@@ -22,6 +22,7 @@ from tests.report.conftest import HOSTILE, Visit, made_up_run
 from tests.report.test_site import (
     decisions_of,
     download,
+    expect_count,
     expect_decisions,
     expect_rows,
     holds_its_layout,
@@ -65,8 +66,8 @@ def test_300_issues_take_60_actions(many: Run, visit: Visits) -> None:
         expect(page.locator("#selected-count")).to_have_text("25 selected")
         press("d", "s", "a", "k")
     assert actions <= 60
+    expect_count(page, 300)
     made = decisions_of(page)
-    assert len(made) == 300
     assert sorted(made.values()) == ["d"] * 200 + ["k"] * 92 + ["s"] * 8
     worst = [int(rows[0]) for _, rows in read_records(many).by_class()]
     assert {made[str(row)] for row in worst} == {"d"}
@@ -78,6 +79,7 @@ def test_a_filter_is_remembered_and_reset(many: Run, visit: Visits) -> None:
     records = read_records(many)
     labels = int(records.flags["label"].sum())
     page.click(".figures .label a")
+    page.wait_for_url("**/list.html*")  # the page that is left is ready, too
     page.wait_for_selector("html[data-ready]")
     expect(page.locator("#list-count")).to_have_text(f"{labels} of 300 images")
     page.select_option("#filter-class", "3")
@@ -95,8 +97,8 @@ def test_a_filter_is_remembered_and_reset(many: Run, visit: Visits) -> None:
     expect(page.locator("#card-place")).to_have_text(f"2 of {len(expected)}")
     page = opened.go("decisions.html")
     page = opened.go("list.html")
-    assert page.input_value("#filter-search") == "PHOTO 1"
-    assert len(shown_rows(page)) == len(expected)
+    expect(page.locator("#filter-search")).to_have_value("PHOTO 1")
+    expect_rows(page, sorted(expected, key=lambda row: str(names[row])))
     page.click("#filter-reset")
     expect(page.locator("#list-count")).to_have_text("300 of 300 images")
     page = opened.go("list.html#kind=constructor&class=%3Cb%3E&decision=__proto__")
@@ -108,13 +110,15 @@ def test_the_filter_of_class_pages_stays_from_class_to_class(many: Run, visit: V
     page.select_option("#filter-kind", "label")
     page.keyboard.press("Escape")
     page.locator("#sheet .tile").first.focus()
+    label = page.evaluate("somnet.loaded('run').order[somnet.loaded('run').order.indexOf(0) + 1]")
     page.keyboard.press("n")
+    expect(page.locator("#class-choice")).to_have_value(str(label))
     expect(page.locator("#sheet .tile.current")).to_have_count(1)
+    expect(page.locator("#filter-kind")).to_have_value("label")
     records = read_records(many)
-    label = page.evaluate("Number(document.getElementById('class-choice').value)")
-    assert label == page.evaluate("somnet.loaded('run').order[somnet.loaded('run').order.indexOf(0) + 1]")
-    assert page.input_value("#filter-kind") == "label"
-    assert len(shown_rows(page)) == int((records.flags["label"] & (records.label == label)).sum())
+    wanted = np.flatnonzero(records.flags["label"] & (records.label == label)).tolist()
+    sorted_rows = "wanted => String([...somnet.sheet.rows()].sort((a, b) => a - b)) === String(wanted)"
+    page.wait_for_function(sorted_rows, arg=wanted)
 
 
 def test_tiles_show_base_names(many: Run, visit: Visits) -> None:
@@ -127,18 +131,19 @@ def test_images_are_selected_by_mouse_and_keys(many: Run, visit: Visits) -> None
     page = visit(many.path / "report").go("list.html")
     rows = shown_rows(page)
 
-    def chosen() -> list[int]:
-        return sorted(rows.index(row) for row in page.evaluate("[...somnet.sheet.selected()]"))
+    def expect_chosen(*places: int) -> None:
+        same = "wanted => String([...somnet.sheet.selected()].sort((a, b) => a - b)) === String(wanted)"
+        page.wait_for_function(same, arg=sorted(rows[place] for place in places))
 
     page.locator(tile(page, 1)).click(modifiers=["Control"])
     page.locator(tile(page, 3)).click(modifiers=["Control"])
-    assert chosen() == [1, 3]
+    expect_chosen(1, 3)
     page.locator(tile(page, 5)).click(modifiers=["Shift"])
-    assert chosen() == [3, 4, 5]
+    expect_chosen(3, 4, 5)
     page.keyboard.press("Shift+ArrowLeft")
-    assert chosen() == [3, 4]
+    expect_chosen(3, 4)
     page.keyboard.press("Escape")
-    assert chosen() == []
+    expect_chosen()
     columns = page.evaluate("somnet.sheet.columns()")
     start, end = (page.locator(tile(page, place)).bounding_box() for place in (1, columns + 2))
     assert start is not None
@@ -147,17 +152,17 @@ def test_images_are_selected_by_mouse_and_keys(many: Run, visit: Visits) -> None
     page.mouse.down()
     page.mouse.move(end["x"] + 20, end["y"] + 20, steps=5)
     page.mouse.up()
-    assert chosen() == [1, 2, columns + 1, columns + 2]
+    expect_chosen(1, 2, columns + 1, columns + 2)
     expect(page.locator("#card")).to_be_hidden()  # a lasso opens nothing
     page.keyboard.press("Escape")
     page.locator(tile(page, 4)).focus()
     page.keyboard.press("a")
-    assert chosen() == list(range(4, 300))
+    expect_chosen(*range(4, 300))
     page.keyboard.press("Control+a")
-    assert chosen() == list(range(300))
+    expect_chosen(*range(300))
     page.keyboard.press("s")
     expect_decisions(page, {str(row): "s" for row in rows})
-    assert chosen() == []
+    expect_chosen()
     page.keyboard.press("u")
     expect_decisions(page, {})
 
@@ -170,8 +175,9 @@ def test_undo_outlives_the_page(many: Run, visit: Visits) -> None:
         page.keyboard.press(key)
     page.locator(tile(page, 9)).click(modifiers=["Shift"])
     page.keyboard.press("d")
+    expect_count(page, 10)
     page = opened.go("class.html")
-    assert len(decisions_of(page)) == 10
+    expect_count(page, 10)
     page.keyboard.press("u")
     expect_decisions(page, {str(rows[0]): "d", str(rows[1]): "k"})
     page = opened.go("decisions.html")
@@ -227,11 +233,13 @@ def test_a_new_label_is_asked_for(many: Run, visit: Visits) -> None:
     expect_decisions(page, {})
     other = int(records.label[rows[agreed]] + 5) % 8
     page.keyboard.press("r")
+    expect(page.locator("#ask-label")).to_be_visible()
     page.keyboard.type(CLASSES[other].upper())
     page.keyboard.press("Enter")
     expect(page.locator("#ask-label")).to_be_hidden()
     expect_decisions(page, {str(rows[agreed]): f"r{other}"})
     page.keyboard.press("u")
+    expect_decisions(page, {})
     page.keyboard.press("Control+a")
     page.keyboard.press("r")
     expect(page.locator("#label-options li").first).to_contain_text("Each as suggested")
@@ -316,6 +324,7 @@ def test_a_list_of_hostile_names_holds_its_layout(tmp_path: Path, visit: Visits)
     page.keyboard.press("Control+a")
     assert holds_its_layout(page)
     page.keyboard.press("r")
+    expect(page.locator("#ask-label")).to_be_visible()
     assert holds_its_layout(page, "#ask-label")
     assert page.locator("main img:not([id]), main script").count() == 0
 

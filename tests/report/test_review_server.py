@@ -23,7 +23,7 @@ from somnet.errors import RunError
 from somnet.report.review_server import ReviewServer
 from somnet.report.site import is_current, write_report
 from somnet.runs.run import Run
-from tests.report.conftest import HOSTILE, made_up_run
+from tests.report.conftest import HOSTILE, made_up_run, patient
 from tests.report.test_site import expect_decisions, shown_rows
 
 NAMES = ["a/constructor", "__proto__", HOSTILE, "=cmd()", "e.jpg", "f.jpg"]
@@ -60,7 +60,7 @@ def ask(server: ReviewServer) -> Callable[..., Answer]:
     port = int(server.server_address[1])
 
     def send(path: str, content: Any = None, *, token: str | None = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         host = f"127.0.0.1:{port}"
         sent = {"Host": host} | (
             {} if content is None else {"Origin": f"http://{host}", "Content-Type": "application/json"}
@@ -190,7 +190,7 @@ def test_what_is_no_decision_is_refused(ask: Callable[..., Answer], made: Run) -
 
 
 def test_a_huge_request_is_not_read(server: ReviewServer) -> None:
-    with socket.create_connection(("127.0.0.1", int(server.server_address[1])), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", int(server.server_address[1])), timeout=120) as line:
         host = f"127.0.0.1:{server.server_address[1]}"
         head = f"POST /{server.token}/api/decisions HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n"
         line.sendall((head + "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n").encode())
@@ -223,7 +223,7 @@ def test_a_port_that_is_taken_is_one_clear_error(server: ReviewServer, made: Run
 
 def test_two_tabs_and_the_file_agree(chromium: Browser, server: ReviewServer, made: Run) -> None:
     file = made.path / "decisions.csv"
-    context = chromium.new_context()
+    context = patient(chromium.new_context())
     first, second = context.new_page(), context.new_page()
     complaints: list[str] = []
     for page in (first, second):
@@ -268,10 +268,10 @@ def test_the_command_serves_until_it_is_stopped(made: Run) -> None:
     found = next(
         match for line in lines if (match := re.search(r"http://127\.0\.0\.1:(\d+)/([\w-]{32})/index.html", line))
     )
-    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=120)
     connection.request("GET", f"/{found[2]}/index.html")
     assert connection.getresponse().status == 200
     connection.close()
     process.send_signal(signal.SIGINT)
-    assert f"--decisions {made.path / 'decisions.csv'}" in process.communicate(timeout=20)[0]
+    assert f"--decisions {made.path / 'decisions.csv'}" in process.communicate(timeout=120)[0]
     assert process.returncode == 0

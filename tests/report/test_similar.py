@@ -145,7 +145,6 @@ def test_a_card_names_the_classes_it_compares_with(made: Run, visit: Callable[..
         row = int(np.flatnonzero(rows[:, 0] >= 0)[0])
         page = opened.go(f"list.html#kind=all&row={row}")
         expect(page.locator(f"#similar-{kind} bdi").first).to_have_text(records.classes[classes[row]])
-        shown = page.locator(f"#similar-{kind} .tile").evaluate_all(
-            "(all) => all.map((one) => Number(one.dataset.row))"
-        )
-        assert shown == [other for other in rows[row].tolist() if other != NONE]
+        wanted, tiles = [other for other in rows[row].tolist() if other != NONE], page.locator(f"#similar-{kind} .tile")
+        expect(tiles).to_have_count(len(wanted))
+        assert tiles.evaluate_all("(all) => all.map((one) => Number(one.dataset.row))") == wanted

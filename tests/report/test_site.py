@@ -34,7 +34,7 @@ def holds_its_layout(page: Page, part: str = "html") -> bool:
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         try:
-            page.wait_for_function(fits, arg=part, timeout=10_000)
+            page.wait_for_function(fits, arg=part)
         except TimeoutError:
             return False
     return True
@@ -50,6 +50,11 @@ def expect_decisions(page: Page, wanted: dict[str, str]) -> None:
     page.wait_for_function(
         same, arg=json.dumps([[int(row), wanted[row]] for row in sorted(wanted, key=int)]).replace(" ", "")
     )
+
+
+def expect_count(page: Page, wanted: int) -> None:
+    """So many decisions."""
+    page.wait_for_function("wanted => somnet.decisions.all().length === wanted", arg=wanted)
 
 
 def expect_rows(page: Page, wanted: list[int]) -> None:
@@ -276,7 +281,7 @@ def test_no_name_runs_or_breaks_the_layout(
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
         expect(page.locator("#card")).to_be_visible()
-        assert page.locator("#card-name").text_content() in names
+        page.wait_for_function("names => names.includes(document.getElementById('card-name').textContent)", arg=names)
         assert holds_its_layout(page, "#card")
         page.evaluate(
             f"somnet.decisions.set([...Array({len(names)}).keys()].map((row) => [row, row % 2 ? 'd' : 'r0']))"

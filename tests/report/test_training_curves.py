@@ -163,7 +163,7 @@ def test_the_values_of_an_epoch_are_read_by_pointer_and_keys(
     assert box is not None
     svg.hover(position={"x": box["width"] * place(1, 5) / WIDTH, "y": box["height"] / 2})
     expect(value).to_have_text("1")
-    assert page.locator(".cursor[visibility=visible]").count() == page.locator(".curve").count()
+    expect(page.locator(".cursor[visibility=visible]")).to_have_count(page.locator(".curve").count())
 
 
 def test_a_run_without_a_log_says_so(

@@ -18,7 +18,7 @@ from somnet.report.site import is_report, write_report
 from somnet.runs.run import Run
 from somnet.training.train import train, train_without_report
 from tests.report.conftest import Visit, made_up_run
-from tests.report.test_site import decisions_of
+from tests.report.test_site import expect_decisions
 
 if TYPE_CHECKING:
     from tests.conftest import Tiny
@@ -113,13 +113,14 @@ def test_what_to_judge_first_is_walked_through_in_its_order(run: Run, visit: Cal
     order = {number: row["review_order"] for number, row in enumerate(run.scores().to_pylist()) if row["review_order"]}
     page = visit(run.path / "report").go("index.html")
     page.click("text=Judge all")
+    page.wait_for_url("**/list.html*")  # the page that is left is ready, too
     page.wait_for_selector("html[data-ready]")
     expect(page.locator("#list-count")).to_have_text(f"{len(order)} of {run.scores().num_rows} images")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("k")
     page.keyboard.press("d")
     first, second = sorted(order, key=lambda number: order[number])[:2]
-    assert decisions_of(page) == {str(first): "k", str(second): "d"}
+    expect_decisions(page, {str(first): "k", str(second): "d"})
     page.click("nav >> text=Overview")
     expect(page.locator("#decided")).to_have_text("2")
 

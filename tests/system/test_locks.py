@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import select
 import signal
 import socket
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 from somnet.errors import RunError
 from somnet.system.locks import one_writer
+from tests.children import LONGEST, exit_code, forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,27 +25,34 @@ if TYPE_CHECKING:
 
     Cli = Callable[..., Outcome]
 
+HELD = 1800  # seconds: longer than any test takes
+
 
 @contextlib.contextmanager
 def held(file: Path, *, with_child: bool = False) -> Iterator[int]:
-    """Another process that holds a lock until it is killed; its number."""
+    """Another process that holds a lock until it is killed; its number. Its own child is killed at the end."""
     reading, writing = os.pipe()
-    holder = os.fork()
-    if holder == 0:
+
+    def hold() -> None:
+        os.setpgid(0, 0)
         with one_writer(file, file):
-            if with_child and os.fork() == 0:
-                time.sleep(20)
-                os._exit(0)
+            if with_child:
+                forked(lambda: time.sleep(HELD))
             os.write(writing, b"x")
-            time.sleep(60)
-        os._exit(0)
-    assert os.read(reading, 1) == b"x"
+            time.sleep(HELD)
+
+    holder = forked(hold)
+    os.close(writing)
     try:
+        assert select.select([reading], [], [], LONGEST)[0]
+        assert os.read(reading, 1) == b"x"
         yield holder
     finally:
+        os.close(reading)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(holder, signal.SIGKILL)
-            os.waitpid(holder, 0)
+            os.killpg(holder, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # the test has waited for it
+            exit_code(holder)
 
 
 def kill(holder: int) -> None:
@@ -74,12 +83,12 @@ def test_a_lock_ends_with_its_process_though_children_live_on(tmp_path: Path) ->
 def test_a_child_that_leaves_the_context_does_not_end_its_parents_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with one_writer(lock, tmp_path):
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException), one_writer(lock, tmp_path):
-                os._exit(1)  # two writers
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+
+        def write_too() -> None:
+            with pytest.raises(RunError, match="is being written by"), one_writer(lock, tmp_path):
+                raise AssertionError("two writers")
+
+        assert exit_code(forked(write_too)) == 0
         assert lock.exists()
 
 

@@ -328,15 +328,16 @@ def test_a_killed_data_worker_is_named_and_costs_nothing(
     config = tiny.config("plain", **{"model.freeze": "none", "train.batch_size": 3, "train.epochs": 2})
     whole = train(data, config, out=tmp_path / "whole", workers=0)
     step, steps = Plain.step, list[Phase]()
+    others = {child.pid for child in multiprocessing.active_children()}  # that earlier tests have left
 
     def kill_a_worker(self: Plain, batch: BagBatch, phase: Phase) -> Step:
         steps.append(phase)
         if len(steps) == 8:  # in the second epoch
-            workers = multiprocessing.active_children()
+            workers = [child.pid for child in multiprocessing.active_children() if child.pid not in others]
             assert len(workers) == 2
-            assert workers[0].pid is not None
-            os.kill(workers[0].pid, signal.SIGKILL)
-            time.sleep(0.2)
+            assert workers[0] is not None
+            os.kill(workers[0], signal.SIGKILL)
+            os.waitid(os.P_PID, workers[0], os.WEXITED | os.WNOWAIT)  # dead, and still torch's to find
         return step(self, batch, phase)
 
     with monkeypatch.context() as patch:

@@ -1,6 +1,5 @@
 """Folders that are replaced: nothing that somnet did not write is lost, whenever it is killed."""
 
-import contextlib
 import itertools
 import os
 import shutil
@@ -11,6 +10,7 @@ import pytest
 
 from somnet.errors import RunError, SomnetError
 from somnet.system.replacing import LIST, clear_folder, is_written, replaced_folder, settle_folder
+from tests.children import exit_code, forked
 
 
 def write(target: Path, text: str, *, overwrite: bool = True, names: tuple[str, ...] = ("a", "deep/b")) -> None:
@@ -113,24 +113,22 @@ def test_a_link_given_as_target_stays_a_link(tmp_path: Path) -> None:
 
 def killed_at(call: int, target: Path, changes: tuple[str, ...]) -> bool:
     """Replace a folder in a child that is killed before its nth change of the file system; whether it came so far."""
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            count = itertools.count()
-            for name in changes:
 
-                def counted(*words: object, real: object = getattr(os, name), **more: object) -> object:
-                    if next(count) == call:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return real(*words, **more)  # type: ignore[operator]
+    def replace() -> None:
+        count = itertools.count()
+        for name in changes:
 
-                setattr(os, name, counted)
-            write(target, "second", names=("a", "c"))
-            os._exit(0)
-        os._exit(1)
-    status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL)
-    return status != 0
+            def counted(*words: object, real: object = getattr(os, name), **more: object) -> object:
+                if next(count) == call:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*words, **more)  # type: ignore[operator]
+
+            setattr(os, name, counted)
+        write(target, "second", names=("a", "c"))
+
+    code = exit_code(forked(replace))
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
 
 
 ALL_CHANGES = ("rename", "replace", "link", "unlink", "mkdir", "rmdir")

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,6 +10,18 @@ from somnet.errors import TrainingStopped
 from somnet.system.signals import CONTINUE, deferred_signals, stopping_signals
 
 EACH = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal() -> Iterator[None]:
+    """The tests themselves may run under nohup, or in the background of a shell: then some signals are ignored."""
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, old in before.items():
+        signal.signal(number, old)
 
 
 @EACH
