@@ -50,7 +50,11 @@ def refuse_strange_files(run: Path) -> None:
             raise RunError(f"{file} is a link that leads out of the run: put the file itself there, or train again")
         if file.exists() and not file.is_file() and not file.is_dir():
             raise RunError(f"{file} is neither a file nor a folder: delete it, or train again with another --out")
-        if file.is_file() and (size := file.stat().st_size) > MOST_BYTES.get(name, size):
+        try:
+            size = file.stat().st_size if file.is_file() else 0
+        except OSError:  # it is gone by now, as where another training begins
+            continue
+        if size > MOST_BYTES.get(name, size):
             raise RunError(f"{file} has {size:,} bytes, which no run needs: train again with another --out")
 
 

@@ -16,6 +16,7 @@ from somnet.errors import RunError
 log = logging.getLogger("somnet")
 
 LOOK_SECONDS = 0.01  # between two looks at a lock that is waited for
+NAMELESS_SECONDS = 2.0  # for who has just taken a lock to say its name
 
 _held: set[int] = set()  # descriptors of this process
 
@@ -51,6 +52,7 @@ def one_writer(file: Path, target: Path, *, patience: float = 0.0) -> Iterator[N
 
 def _lock(file: Path, target: Path, deadline: float) -> int:
     """An open and locked file of this name; that of an earlier writer may have been deleted while we opened it."""
+    began = time.monotonic()
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -66,13 +68,13 @@ def _lock(file: Path, target: Path, deadline: float) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 500, 0).decode(errors="replace").strip() or "another process"
+            holder = os.pread(descriptor, 500, 0).decode(errors="replace").strip()
             os.close(descriptor)
-            if time.monotonic() < deadline:
+            if time.monotonic() < max(deadline, began + (0 if holder else NAMELESS_SECONDS)):
                 time.sleep(LOOK_SECONDS)
                 continue
             raise RunError(
-                f"{target} is being written by {holder}: wait until it ends, or give another --out"
+                f"{target} is being written by {holder or 'another process'}: wait until it ends, or give another --out"
             ) from None
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):

@@ -25,7 +25,7 @@
 
   function counts() {
     const counted = run.kinds.map(({ name, title }) => [current.all.filter((row) => images.is(row, name)).length, title.toLowerCase()]);
-    return counted.toReversed().filter(([count]) => count).map(([count, title]) => `${number(count)} ${title}`).join(" · ");
+    return counted.toReversed().filter(([count]) => count).map(([count, title]) => `${number(count)} ${count === 1 ? title.replace(/s$/, "") : title}`).join(" · ");
   }
 
   // ------------------------------------------------------------------------------------------- threshold
