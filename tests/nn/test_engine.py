@@ -74,7 +74,8 @@ def test_the_graph_is_written_once_and_used_again() -> None:
     [file] = graphs()
     before = file.stat()
     assert torch.equal(opened_anew(model).maps(pictures(2)), maps)
-    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert file.stat().st_ino == before.st_ino
+    assert file.stat().st_mtime_ns >= before.st_mtime_ns  # when it was last of use
 
 
 def test_other_weights_and_sizes_have_other_graphs_and_fingerprints() -> None:
