@@ -16,10 +16,10 @@ from somnet.system.memory import little_memory
 
 MOST_IMAGES = 5_000_000
 MOST_CLASSES = 100_000
-FREE_BYTES = 1_000_000_000  # a network up to this size needs no checkpoint to vouch for it
+FREE_BYTES = 300_000_000  # a network up to this size needs no checkpoint to vouch for it
 FREE_ROWS = 1_000_000  # the same for the rows of a table
 ROW_BYTES = 4  # a row of scores that differ takes more on disk, however it is packed
-TABLE_BYTES = 1_000_000_000  # what a table of a few rows may take in memory, at most; an allocator asks for much ahead
+TABLE_BYTES = 700_000_000  # what a table of a few rows may take in memory, at most; an allocator asks for much ahead
 UNPACKED = 20  # or so many times what it takes on disk, if that is more
 IN_ONE_THREAD = {"use_threads": False, "pre_buffer": False}  # each thread's memory would count
 LONGEST_TEXT = 40_000  # bytes, of a name or a reason
