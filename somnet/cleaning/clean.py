@@ -148,7 +148,7 @@ def _decisions(run: RunFolder, rules: CleaningRules) -> dict[str, Decision]:
     file = run.path / DECISIONS if rules.decisions is None else Path(rules.decisions)
     if rules.decisions is None and not file.is_file():
         return {}
-    decided, before = read_decisions(file), _dropped_before(run)
+    decided, before = read_decisions(file), set(_dropped_before(run))
     if rules.decisions is None:
         log.info("%s: what was decided there is followed", file)
     return {name: one for name, one in decided.items() if one.action != DROP or name not in before}
@@ -357,9 +357,10 @@ def _write_removed(file: Path, job: _Job) -> None:
                 shown = "" if score is None else f"{score:.4f}"
                 cells = (names[place], labels[place] or "", reason, verdicts.details[place])
                 table.writerow((*map(csv_cell, cells), shown))
-        gone = _dropped_before(job.run)
-        for name, row in zip(gone, _rows_of(gone, job.index), strict=True):
-            label = job.index.classes[job.index.table["label"][row].as_py()]
+        gone, index = _dropped_before(job.run), job.index
+        known = dict(zip(map(display_name, index.column("file_name")), index.labels(), strict=True)) if gone else {}
+        for name in gone:  # the file may be deleted by now
+            label = index.classes[known[name]] if known.get(name, -1) >= 0 else ""
             table.writerow((*map(csv_cell, (name, label, "decision", "dropped before the training")), ""))
 
 
