@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from somnet.data.bags import pictures_of
 from somnet.methods.label_evidence import BELIEF, BEST_REGION, LEAST, WITNESSES, RegionFeatures, ask, join_regions
-from somnet.methods.label_posterior import fit_posterior
+from somnet.methods.label_posterior import CLEARLY, fit_posterior
 from somnet.methods.review import find_axes
 
 log = logging.getLogger("somnet")
@@ -31,7 +32,7 @@ class Judged:
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
     seen: NDArray[np.float32]  # (b, P) how likely each region shows what the image probably shows
     wrong: float  # share of all labels that are another class's
-    clutter: float  # how far the best region of an image tells what it shows, and not all of them; 0 to 1
+    clutter: float  # how probable it is that the best region of an image tells what it shows, and not all of them
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     posterior = fit_posterior(evidence[list(heard)], labels[asked], verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
     log.debug("about %.0f %% of the labels are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
-    clutter = weight_of_the_best_region(posterior.weights, heard)
+    clutter = things_among_clutter(evidence, labels[asked], heard, verified)
 
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:
         heard_of, similarity = evidence[list(heard)], witnesses.similarity(some, place[rows], evidence)
@@ -90,12 +91,19 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
         yield judged(rows, some, witnesses.hear(some, place[rows]))
 
 
-def weight_of_the_best_region(weights: NDArray[np.float64], heard: Sequence[int]) -> float:
-    """What the belief in the best region is worth, as a share of what belief in regions is worth at all.
+def things_among_clutter(
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    heard: Sequence[int],
+    verified: NDArray[np.bool_] | None = None,
+) -> float:
+    """How probable it is that labels (m,) go by the best region of an image, and not by all of them.
 
-    Where things fill their images all regions tell, and where they are small among clutter the best one alone: which of
-    the two makes the given labels more likely was found with the `weights` of those that were `heard`.
+    Where things fill their images all regions tell, and where they are small among clutter the best one does. Each of
+    the two witnesses alone gives the labels a likelihood, by its `evidence` (J, m, C); their ratio is the odds, of
+    which the best region has to win as much as is asked for wherever something is called clear.
     """
-    worth = {witness: float(weight) for witness, weight in zip(heard, weights, strict=False)}
-    best, all_regions = worth.get(BEST_REGION, 0.0), worth.get(BELIEF, 0.0)
-    return best / (best + all_regions) if best > 0 else 0.0
+    if BEST_REGION not in heard:
+        return 0.0
+    best, every = (fit_posterior(evidence[[witness]], labels, verified) for witness in (BEST_REGION, BELIEF))
+    return float(expit(best.log_likelihood - every.log_likelihood - CLEARLY))

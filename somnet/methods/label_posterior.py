@@ -36,6 +36,7 @@ class Posterior:
     weights: NDArray[np.float64]  # (J + 1,) of the witnesses, and v of the frequencies
     wrong: float  # e, the share of labels that are drawn at random
     frequency: NDArray[np.float64]  # (C,) f, of the given labels
+    log_likelihood: float = 0.0  # of the given labels, by the above
 
     def shown(self, evidence: NDArray[np.float32]) -> NDArray[np.float64]:
         """p (n, C): what images show, by evidence (J, n, C)."""
@@ -66,7 +67,7 @@ def fit_posterior(
     few, many = (_maximum(evidence, labels, (frequency, doubtful), most) for most in (LEAST_WRONG, MOST_WRONG))
     gain = len(labels) * (few.fun - many.fun)  # in the log-likelihood
     best = many if gain > CLEARLY else few
-    return Posterior(best.x[:-1], float(best.x[-1]), frequency)
+    return Posterior(best.x[:-1], float(best.x[-1]), frequency, -len(labels) * float(best.fun))
 
 
 def _maximum(
