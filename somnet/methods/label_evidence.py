@@ -5,13 +5,14 @@ Four witnesses, each with a number per class, of the size of a logarithm of odds
 1. belief: logistic regression on regions (the image, its proposals), fitted to the labels of other folds; the mean over
    the regions of log p.
 2. best region: the largest of these, for a thing that is small among clutter.
-3. prototypes: the cosine to the mean feature of each class, in which an image counts as far as 1 and 2 believe it to be
-   of the class, or fully if a person has verified it, and the image itself not at all.
+3. prototypes: the cosine to the mean direction of the typical images of each class, in a view of the features in which
+   all directions count alike (prototypes.py).
 4. neighbours: the logarithm of the share of each class among the most similar other images.
 
-How typical an image is of a class is the mean of two cosines: of its regions to the class's prototype above, and of the
-whole image to the mean of the typical ones of the class. Typical are the three quarters of all images that are most
-similar to that mean, in turns: where a class holds many pictures of another kind, they must not stand for it.
+How typical an image is of a class is the sum of two similarities, each as a multiple of its spread: 3, which knows
+other kinds of the same thing; and the mean of two cosines without that view, which knows what is far from everything:
+of the whole image to the mean of the typical ones of the class, and of its regions to a mean in which an image counts
+as far as 1 and 2 believe it to be of the class.
 
 An image's own label is no part of what is said about it, but for what it does to others. What they are worth differs
 with the data, and is estimated: see label_posterior.py. Some images are asked, and can be
@@ -26,6 +27,14 @@ from numpy.typing import NDArray
 
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit, side_by_side
+from somnet.methods.prototypes import (
+    Prototypes,
+    Whitening,
+    prototypes_of,
+    typical_shares,
+    unit_vectors,
+    whitening_of,
+)
 
 WITNESSES = BELIEF, BEST_REGION, PROTOTYPES, NEIGHBOURS = range(4)  # places in the evidence
 FOLDS = 5
@@ -33,10 +42,6 @@ NEAREST = 30  # images that vote as neighbours
 SHARPNESS = 20.0  # of cosines, so that they are about as large as logarithms of odds
 BLOCK = 2**24  # numbers at a time
 LEAST = 1e-6  # probability
-ALONE = 1e-3  # squared length of a prototype that nothing is left of
-TYPICAL = 0.75  # share of all images that stand for their classes
-UNTYPICAL = 0.05  # how far the others do, for a class that has no typical ones
-TURNS = 4
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,12 @@ class RegionFeatures:
 
     def directions(self) -> NDArray[np.float32]:
         """Unit vectors (m, F): the mean direction of each image's regions."""
-        return _unit(np.einsum("mpf,mp->mf", _unit(self.features.astype(np.float32)), self.real.astype(np.float32)))
+        directions = unit_vectors(self.features.astype(np.float32))  # (m, P, F)
+        return unit_vectors(np.einsum("mpf,mp->mf", directions, self.real.astype(np.float32)))
+
+    def whole(self) -> NDArray[np.float32]:
+        """Unit vectors (m, F) of whole images."""
+        return unit_vectors(self.features[:, 0].astype(np.float32))
 
 
 def join_regions(some: Sequence[RegionFeatures]) -> RegionFeatures:
@@ -78,10 +88,19 @@ class Witnesses:
     fold: NDArray[np.int64]  # (m,)
     models: tuple[Linear, ...]  # one per fold, which has not seen it
     unit: NDArray[np.float32]  # (m, F) mean directions
-    share: NDArray[np.float32]  # (m, C) how far each counts for the prototype of a class
-    prototypes: NDArray[np.float32]  # (C, F) sums
-    typical: NDArray[np.float32]  # (m, C) how far each counts for the mean of the typical ones
-    means: NDArray[np.float32]  # (C, F) sums of whole images
+    whitening: Whitening
+    apart: Prototypes  # of typical images, as the whitening sees them
+    typical: Prototypes  # of typical images, whole
+    believed: Prototypes  # of images as far as they are believed to be of a class
+    spreads: tuple[float, float] = (
+        1.0,
+        1.0,
+    )  # of how similar images are to their classes, with the whitening and without
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return len(self.apart.sums)
 
     def hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
         """Evidence (J, b, C) about images; `place` (b,) is an image's own among those asked, -1: it is not."""
@@ -90,10 +109,9 @@ class Witnesses:
         return np.concatenate(heard, axis=1)
 
     def _hear(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
-        own = place >= 0
         belief = _belief(self._log_beliefs(regions, place), regions.real)  # (2, b, C)
         unit = regions.directions()  # (b, F)
-        cosines = _cosines_of_others(unit, self.prototypes, np.where(own[:, None], self.share[place], 0.0))
+        cosines = self.apart.cosines(self.whitening(unit), place)
         return np.stack([*belief, SHARPNESS * cosines, self._neighbours(unit, place)]).astype(np.float32)
 
     def seen_in_regions(
@@ -105,7 +123,7 @@ class Witnesses:
         """
         seen = [
             np.einsum("bpc,bc->bp", np.exp(self._log_beliefs(regions.take(block), place[block])), probable[block])
-            for block in _blocks(len(regions), max(1, BLOCK // (regions.features.shape[1] * len(self.prototypes))))
+            for block in _blocks(len(regions), max(1, BLOCK // (regions.features.shape[1] * self.classes)))
         ]
         shown = np.concatenate(seen).astype(np.float32)  # (b, P)
         return np.where(regions.real, shown, shown[:, :1])
@@ -122,9 +140,11 @@ class Witnesses:
         self, regions: RegionFeatures, place: NDArray[np.int64], evidence: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """How typical images are of each class (b, C), given the evidence (J, b, C) about them."""
-        share = np.where((place >= 0)[:, None], self.typical[place], 0.0)
-        whole = _cosines_of_others(_unit(regions.features[:, 0].astype(np.float32)), self.means, share)
-        similarity: NDArray[np.float32] = (whole + evidence[PROTOTYPES] / SHARPNESS) / 2
+        cosines = (
+            self.typical.cosines(regions.whole(), place) + self.believed.cosines(regions.directions(), place)
+        ) / 2
+        with_whitening, without = self.spreads
+        similarity: NDArray[np.float32] = evidence[PROTOTYPES] / SHARPNESS / with_whitening + cosines / without
         return similarity
 
     def _neighbours(self, unit: NDArray[np.float32], place: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -132,8 +152,8 @@ class Witnesses:
         cosines = unit @ self.unit.T  # (b, m)
         own = np.flatnonzero(place >= 0)
         cosines[own, place[own]] = -np.inf
-        count, classes = min(NEAREST, len(self.labels) - 1), self.share.shape[1]
-        votes = np.full((len(unit), classes), 0.5, np.float32)
+        count = min(NEAREST, len(self.labels) - 1)
+        votes = np.full((len(unit), self.classes), 0.5, np.float32)
         if count > 0:
             nearest = np.argpartition(-cosines, count - 1, axis=1)[:, :count]  # (b, count)
             np.add.at(votes, (np.arange(len(unit))[:, None], self.labels[nearest]), 1.0)
@@ -163,33 +183,24 @@ def ask(
         for block in _blocks(len(labels), size)
     ]
     belief = np.concatenate(beliefs, axis=1)
+    member = np.eye(classes, dtype=np.float32)[labels]  # (m, C)
+    beyond_doubt = np.zeros((len(labels), 1), bool) if verified is None else verified[:, None]
     share = fit_posterior(belief, labels, verified).probabilities(belief, labels).astype(np.float32)
-    if verified is not None:
-        share[verified] = np.eye(classes, dtype=np.float32)[labels[verified]]
-    whole = _unit(regions.features[:, 0].astype(np.float32))
-    typical = _typical(whole, np.eye(classes, dtype=np.float32)[labels])
-    return Witnesses(labels, fold, models, unit, share, share.T @ unit, typical, typical.T @ whole)
+    believed = prototypes_of(unit, np.where(beyond_doubt, member, share))
+    whole, whitening = regions.whole(), whitening_of(unit)
+    white, common = whitening(unit), np.where(beyond_doubt, member, typical_shares(whole, member))
+    apart = prototypes_of(white, np.where(beyond_doubt, member, common * typical_shares(white, member)))
+    typical = prototypes_of(whole, common)
+    everybody, own = np.arange(len(labels)), member > 0
+    cosines = (typical.cosines(whole, everybody) + believed.cosines(unit, everybody)) / 2
+    spreads = _spread(apart.cosines(white, everybody)[own]), _spread(cosines[own])
+    return Witnesses(labels, fold, models, unit, whitening, apart, typical, believed, spreads)
 
 
-def _typical(unit: NDArray[np.float32], member: NDArray[np.float32]) -> NDArray[np.float32]:
-    """How far images (m, F) count for the means of their classes, which they are a `member` (m, C) of."""
-    share = member
-    for _ in range(TURNS):
-        similar = (_cosines_of_others(unit, share.T @ unit, share) * member).sum(axis=1)  # (m,)
-        typical = similar > np.quantile(similar, 1 - TYPICAL)
-        share = member * np.where(typical, 1.0, UNTYPICAL).astype(np.float32)[:, None]
-    return share
-
-
-def _cosines_of_others(
-    unit: NDArray[np.float32], sums: NDArray[np.float32], share: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Cosines (b, C) of unit vectors (b, F) to sums (C, F), without the share (b, C) that each has in them itself."""
-    dots = unit @ sums.T  # (b, C)
-    squares = (sums**2).sum(axis=1) - 2 * share * dots + share**2  # |sum without the image|^2
-    alone = squares < ALONE  # nothing is left without the image
-    cosines = np.where(alone, -1.0, (dots - share) / np.sqrt(np.where(alone, 1.0, squares)))
-    return np.where(alone, cosines.max(axis=1, keepdims=True), cosines).astype(np.float32)
+def _spread(similarity: NDArray[np.floating]) -> float:
+    """Of similarities to the own class (m,), on the side where nothing foreign is."""
+    middle, high = np.quantile(similarity, (0.5, 0.9))
+    return max(float(high - middle), LEAST)
 
 
 def _fit_regions(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, strength: float) -> Linear:
@@ -222,8 +233,3 @@ def _belief(logs: NDArray[np.float32], real: NDArray[np.bool_]) -> NDArray[np.fl
 
 def _blocks(count: int, size: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, count, size)]
-
-
-def _unit(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    unit: NDArray[np.float32] = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), LEAST)
-    return unit

@@ -14,9 +14,10 @@ What is left of SOMNet and of ideas beyond it after each had to beat its control
 
    with the symmetric cross entropy SL of sl.py. Where no labels are wrong that is cross entropy.
 3. Where things are small among clutter most views do not show them. The same likelihood tells whether labels go by the
-   best region of an image or by all: k is the share of the best one in what both are worth. With q_iv, the belief
-   in t_i of a model that has not seen the image, view v is drawn with a probability in proportion to q_iv^k: all views
-   alike where all tell. A random crop and the mirror image count as the image.
+   best region of an image or by all of them: k is the probability of the former. With q_iv, the belief in t_i of a
+   model that has not seen the image, view v is drawn with a probability in proportion to q_iv^k: all views alike where
+   all tell. The mirror image and random crops are variants of the image, so as far as regions are drawn by belief these
+   share its part.
 4. Then Algorithm 1's second line: the memory learns the features of each image and its regions, all at full size, in a
    network that has come to rest. It has no part in the network's training, but it knows the prototypes of each class.
 5. By Eq. 10 it chooses the regions of an image that its label is judged by. label_score is the mean of two
@@ -125,7 +126,9 @@ class SomNetPlus(SomNet):
                 self.wrong.fill_(judged.wrong)
             if self.plus.choose_views:
                 drawn = torch.from_numpy(judged.seen).clamp(min=LEAST_SEEN) ** judged.clutter  # (b, P)
-                others = drawn[:, :1].expand(-1, self.shares.shape[1] - drawn.shape[1])
+                variants = self.shares.shape[1] - drawn.shape[1]
+                drawn[:, 0] /= (1 + variants) ** judged.clutter
+                others = drawn[:, :1].expand(-1, variants)
                 self.shares[rows] = torch.cat([drawn, others], dim=1)
 
     def view_shares(self, phase: Phase) -> NDArray[np.float32] | None:

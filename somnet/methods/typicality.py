@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 SKEW = 1.2  # how much further images of a class may lie below the mode than above it
-FREEDOM = 3.0  # degrees of freedom of the lower tail: the fewer, the longer
-APART = 3.0  # spreads below the mode at which the foreign ones begin
+FREEDOM = 4.0  # degrees of freedom of the lower tail: the fewer, the longer
+APART = 2.0  # spreads below the mode at which the foreign ones begin
 LEARNT = 0.05  # share of foreign pictures whose label can be told from others of their kind
 ROUNDS = 200
 FEWEST = 20  # images that tell anything

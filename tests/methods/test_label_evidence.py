@@ -7,9 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from somnet.methods import label_evidence
-from somnet.methods.label_evidence import SHARPNESS, UNTYPICAL, RegionFeatures, Witnesses, ask
+from somnet.methods.label_evidence import SHARPNESS, RegionFeatures, Witnesses, ask
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.logistic import Linear
+from somnet.methods.prototypes import UNTYPICAL, Prototypes, Whitening
 
 CLASSES = 3
 
@@ -52,20 +53,23 @@ def test_flipped_labels_are_found() -> None:
     assert (posterior.probabilities(evidence, given).argmax(axis=1) == true).mean() > 0.9
 
 
-def test_prototypes_by_hand() -> None:
-    """Two prototypes at right angles; the image counts for 0.5 in the first: (dot - 0.5) over the rest's length."""
-    unit = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
-    flat = Linear(np.zeros((2, 2)), np.zeros(2))
-    share = np.array([[0.5, 0.0], [0.0, 1.0]], np.float32)
-    prototypes = np.array([[1.5, 1.0], [0.0, 1.0]], np.float32)
-    typical, means = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), np.array([[3.0, 2.0], [0.0, 1.0]], np.float32)
-    witnesses = Witnesses(np.array([0, 1]), np.array([0, 0]), (flat,), unit, share, prototypes, typical, means)
-    image = RegionFeatures(np.array([[[2.0, 0.0]]], np.float16), np.array([[True]]))
-    own, other = (witnesses.hear(image, np.array([place])) for place in (0, -1))
-    assert own[2, 0] == pytest.approx(SHARPNESS * np.array([1 / 2**0.5, 0]), rel=1e-5)
-    assert other[2, 0] == pytest.approx(SHARPNESS * np.array([1.5 / (1.5**2 + 1) ** 0.5, 0]), rel=1e-5)
-    similar = witnesses.similarity(image, np.array([0]), own)[0]  # the whole image counts for 1 in a mean: (3 - 1, 2)
-    assert similar == pytest.approx(np.array([1 / 2**0.5, 0]), rel=1e-5)
+def test_how_typical_an_image_is_by_hand() -> None:
+    """Cosines of 0.6 with the whitening; without it 1 for the image and 0 for its region; spreads of 0.2 and 0.5."""
+    regions = RegionFeatures(np.array([[[1.0, 0.0]]], np.float16), np.array([[True]]))
+    as_it_is = Whitening(np.zeros(2, np.float32), np.eye(2, dtype=np.float32))
+    apart, typical, believed = (
+        Prototypes(np.zeros((1, 1), np.float32), np.array([towards], np.float32))
+        for towards in ([0.6, 0.8], [5.0, 0.0], [0.0, 2.0])
+    )
+    flat = Linear(np.zeros((1, 2)), np.zeros(1))
+    unit = np.ones((1, 2), np.float32)
+    zero = np.array([0])
+    witnesses = Witnesses(zero, zero, (flat,), unit, as_it_is, apart, typical, believed, spreads=(0.2, 0.5))
+    evidence = witnesses.hear(regions, np.array([-1]))
+    assert evidence[2, 0, 0] == pytest.approx(SHARPNESS * 0.6, rel=1e-5)
+    assert witnesses.similarity(regions, np.array([-1]), evidence)[0, 0] == pytest.approx(
+        0.6 / 0.2 + 0.5 / 0.5, rel=1e-5
+    )
 
 
 def test_pictures_of_another_kind_do_not_stand_for_their_class() -> None:
@@ -77,8 +81,9 @@ def test_pictures_of_another_kind_do_not_stand_for_their_class() -> None:
         (centre + rng.normal(0, 0.15, (200, 20)))[:, None].astype(np.float16), np.ones((200, 1), bool)
     )
     witnesses = ask(regions, labels, 2, seed=0)
-    assert witnesses.typical[:20, 0].max() == np.float32(UNTYPICAL)
-    assert (witnesses.typical[20:100, 0] == 1).mean() > 0.7
+    assert witnesses.typical.share[:20, 0].max() == np.float32(UNTYPICAL)
+    assert (witnesses.typical.share[20:100, 0] == 1).mean() > 0.7
+    assert witnesses.apart.share[:20, 0].max() <= np.float32(UNTYPICAL)
     similar = witnesses.similarity(regions, np.arange(200), witnesses.hear(regions, np.arange(200)))[:, 0]
     assert similar[:20].max() < similar[20:100].min()
 
@@ -134,12 +139,16 @@ def test_what_a_region_shows_by_hand() -> None:
     odds = np.log(4.0)
     linear = Linear(np.array([[odds], [0.0]]), np.zeros(2))
     features = np.array([[[1.0], [0.0]]] * 2, np.float16)  # (2, 2, 1)
+    prototypes = Prototypes(np.ones((2, 2), np.float32), np.ones((2, 1), np.float32))
     witnesses = Witnesses(
         np.array([0, 1]),
         np.array([0, 1]),
         (linear, linear),
-        *(np.ones((2, 1), np.float32), np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)),
-        *(np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)),
+        np.ones((2, 1), np.float32),
+        Whitening(np.zeros(1, np.float32), np.ones((1, 1), np.float32)),
+        prototypes,
+        prototypes,
+        prototypes,
     )
     regions = RegionFeatures(features, np.ones((2, 2), bool))
     seen = witnesses.seen_in_regions(regions, np.arange(2), np.array([[0.75, 0.25], [0.0, 1.0]]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from somnet.methods import label_judgement
 from somnet.methods.label_evidence import RegionFeatures
-from somnet.methods.label_judgement import GivenLabels, Judged, judge_labels, weight_of_the_best_region
+from somnet.methods.label_judgement import GivenLabels, Judged, judge_labels, things_among_clutter
 
 CLASSES = 3
 
@@ -70,19 +70,30 @@ def test_copies_with_the_same_wrong_label_are_found() -> None:
     assert (trusting.probable[copies, 1] > found.probable[copies, 1]).all()
 
 
+def logs(sure: float, images: int = 60, classes: int = 2) -> NDArray[np.float32]:
+    """log p (n, C) of a witness that is as sure of the label of each image, by numbers in turn."""
+    p = np.full((images, classes), (1 - sure) / (classes - 1))
+    p[np.arange(images), np.arange(images) % classes] = sure
+    logs: NDArray[np.float32] = np.log(p).astype(np.float32)
+    return logs
+
+
 @pytest.mark.parametrize(
-    ("weights", "heard", "clutter"),
+    ("every", "best", "heard", "among_clutter"),
     [
-        ([1.0, 3.0, 2.0, 0.0, 0.5], (0, 1, 2, 3), 0.75),
-        ([0.0, 2.0, 0.5], (0, 1), 1.0),
-        ([1.0, 0.0, 2.0, 0.0, 0.0], (0, 1, 2, 3), 0.0),
-        ([1.0, 2.0, 0.0], (0, 2), 0.0),  # the best region was not heard
-        ([0.0, 0.0, 0.0], (0, 1), 0.0),  # nobody knows anything
+        (logs(0.5), logs(0.9), (0, 1, 2, 3), True),
+        (logs(0.9), logs(0.5), (0, 1, 2, 3), False),
+        (logs(0.9), logs(0.9), (0, 1, 2, 3), False),  # no clearer than all regions
+        (logs(0.5), logs(0.9), (0, 2, 3), False),  # the best region was not heard
+        (logs(0.5, images=20), logs(0.9, images=20), (0, 1, 2, 3), False),  # too few to tell
     ],
 )
-def test_what_the_best_region_is_worth(weights: list[float], heard: tuple[int, ...], clutter: float) -> None:
-    """The weights are of those who were heard, in order; the last is that of the frequencies."""
-    assert weight_of_the_best_region(np.array(weights), heard) == clutter
+def test_labels_go_by_the_best_region_only_if_that_makes_them_clearly_more_likely(
+    every: NDArray[np.float32], best: NDArray[np.float32], heard: tuple[int, ...], among_clutter: bool
+) -> None:
+    labels, silent = np.arange(len(every)) % 2, np.zeros_like(every)
+    found = things_among_clutter(np.stack([every, best, silent, silent]), labels, heard)
+    assert found > 0.99 if among_clutter else found < 0.02
 
 
 def test_things_among_clutter_are_told_from_things_that_fill_their_images() -> None:
@@ -98,5 +109,6 @@ def test_things_among_clutter_are_told_from_things_that_fill_their_images() -> N
             judged(RegionFeatures(features.astype(np.float16), np.ones((480, 10), bool)), GivenLabels(labels, 12))
         )
     filled, cluttered = found
-    assert cluttered.clutter > 0.8 > filled.clutter
+    assert cluttered.clutter > 0.99
+    assert filled.clutter < 0.01
     assert (cluttered.seen.argmax(axis=1) == 0).mean() > 0.9

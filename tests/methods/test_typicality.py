@@ -61,14 +61,14 @@ def test_an_odd_picture_whose_label_others_expect_is_rather_odd_than_foreign() -
 
 
 def test_the_tail_is_longer_than_a_normal_one() -> None:
-    """Worked by hand: as high as the upper side at the mode, 3 degrees of freedom, and all of it has the area 1."""
+    """Worked by hand: as high as the upper side at the mode, 4 degrees of freedom, and all of it has the area 1."""
     own = replace(fit_typicality(similarities(1000, 100), np.ones(1100)), mode=0.0, spread=1.0, share=0.0)
     places = np.linspace(-400, 10, 2_000_001)
     density = own._own(places)
     assert np.trapezoid(density, places) == pytest.approx(1, abs=1e-3)
     assert density[places < 0].sum() / density.sum() == pytest.approx(BELOW, abs=1e-3)
     assert own._own(np.array([-1e-9])) == pytest.approx(own._own(np.array([0.0])))
-    assert own._own(np.array([-2.4]))[0] / own._own(np.array([0.0]))[0] == pytest.approx((1 + 4 / 3) ** -2)
+    assert own._own(np.array([-2.4]))[0] / own._own(np.array([0.0]))[0] == pytest.approx((1 + 4 / 4) ** -2.5)
 
 
 def test_the_less_similar_the_more_foreign() -> None:
