@@ -1,4 +1,4 @@
-"""What `somnet plan` and the first lines of a training say that it will take, beside what it takes, as a Markdown table.
+"""What `somnet plan` and the first lines of a training say that it takes, beside what it takes, as a Markdown table.
 
     python benchmarks/estimates.py PHOTOS [PHOTOS ...] [--photos 600] [--methods somnet+ plain somnet]
 
