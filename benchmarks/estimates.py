@@ -36,7 +36,8 @@ def processor_seconds() -> float:
 
 def work(verb: str, data: Path, method: str, out: Path) -> None:
     """In a process of its own: what is said, and for a training what it took."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})  # one, and of several runs at once not the same
     time.monotonic = processor_seconds
     from somnet import Config, train
     from somnet.runs.estimate import plan_training
