@@ -14,6 +14,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,14 +57,14 @@ def script(data: Path) -> None:
 
 
 def gather(photos: Path, count: int, out: Path) -> int:
-    """Link so many of the photos into out/train/CLASS, the same ones every time; how many there are."""
+    """Copy so many of the photos to out/train/CLASS, the same ones every time; how many there are."""
     root = photos / "train" if (photos / "train").is_dir() else photos
     files = sorted(file for file in root.glob("*/*") if file.suffix.lower() in SUFFIXES)
     chosen = random.Random(0).sample(files, min(count, len(files)))
     for file in chosen:
         target = out / "train" / file.parent.name / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(file.resolve())
+        shutil.copyfile(file, target)  # links that lead out of the data are not followed
     return len(chosen)
 
 

@@ -64,9 +64,9 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write the report of a RUN: a site to look at its images, scores and regions, and to decide. Train does it too."""
-    from somnet.report.site import PICTURES, write_report
+    from somnet.report.site import write_report
     from somnet.runs.data_changes import warn_of_changes
-    from somnet.runs.run_folder import RunFolder
+    from somnet.runs.run_folder import PICTURES, RunFolder
 
     opened = RunFolder(run)
     warn_of_changes(run, Path(opened.data["path"]), follow_links=opened.config.follow_links)

@@ -92,6 +92,11 @@ class Index:
         for batch in self.table.select(["file_name"]).to_batches(max_chunksize=ROWS_AT_ONCE):
             yield from map(display_name, batch["file_name"].to_pylist())
 
+    def shown_names(self) -> pa.ChunkedArray:
+        """The same as a column."""
+        batches = self.table.select(["file_name"]).to_batches(max_chunksize=ROWS_AT_ONCE)
+        return pa.chunked_array([_as_text(batch["file_name"]) for batch in batches], pa.string())
+
     def splits(self) -> set[str]:
         """Names of the splits that have images."""
         return set(self.table["split"].unique().to_pylist())
@@ -103,6 +108,13 @@ class Index:
     def take(self, rows: NDArray[np.int64]) -> "Index":
         """The images of some rows."""
         return replace(self, table=self.table.take(pa.array(rows)))
+
+
+def _as_text(names: pa.Array) -> pa.Array:
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:  # not all of them are UTF-8
+        return pa.array(map(display_name, names.to_pylist()), pa.string())
 
 
 def make_index(root: Path, classes: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Index:

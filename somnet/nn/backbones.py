@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from somnet.config import ModelConfig
 from somnet.errors import ConfigError, ExportError, WeightsError
 from somnet.nn.cutting import Resized, Whole, cut
-from somnet.nn.roi import pool_boxes
+from somnet.nn.roi import pool_boxes, pool_image
 from somnet.nn.weights import (
     OFFLINE,
     OFFLINE_LICENCE,
@@ -108,7 +108,7 @@ class Network(nn.Module):
 
     def image_features(self, inputs: Tensor) -> Tensor:
         """Features (I, F) of whole images: what box 0 would give."""
-        return self.maps(inputs).mean(dim=(2, 3))
+        return pool_image(self.maps(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (I, C) of whole images; at test time this is all there is, as in the paper."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from somnet.nn.backbones import Network
+from somnet.nn.roi import pool_image
 
 
 class JoinedNetwork(Network):
@@ -40,7 +41,7 @@ class JoinedNetwork(Network):
 
     def features_of(self, number: int, inputs: Tensor) -> Tensor:
         """Features (I, F) of one of the networks alone."""
-        return self.maps_by(self.modules_of(number)[0], inputs).mean(dim=(2, 3))
+        return pool_image(self.maps_by(self.modules_of(number)[0], inputs))
 
     def modules_of(self, number: int) -> tuple[nn.Module, nn.Module]:
         """Tail and classifier of one of the networks."""

@@ -25,3 +25,8 @@ def pool_boxes(maps: Tensor, boxes: Tensor) -> Tensor:
     rows = overlap(boxes[..., 1], boxes[..., 3], height)  # (I, P, H)
     cells = (rows[..., :, None] * columns[..., None, :]).flatten(2)  # (I, P, HW)
     return torch.bmm(cells.to(maps.dtype), maps.flatten(2).transpose(1, 2))  # (I, P, F)
+
+
+def pool_image(maps: Tensor) -> Tensor:
+    """Mean (I, F) of each map: of the sum, as its backward pass writes no map."""
+    return maps.sum(dim=(2, 3)) / (maps.shape[2] * maps.shape[3])

@@ -20,13 +20,12 @@ from somnet.report.similar import find_similar, read_vectors
 from somnet.report.thumbnails import write_pictures
 from somnet.report.training_curves import write_training_page
 from somnet.report.twins import write_twins
-from somnet.runs.run_folder import RunFolder
+from somnet.runs.run_folder import PICTURES, RunFolder
 from somnet.system.files import display_name
 from somnet.system.folders import DECISIONS, DUPLICATES, ISSUES, REPORT
 from somnet.system.replacing import clear_folder, is_written, replaced_folder, settle_folder
 from somnet.system.version import VERSION
 
-PICTURES = 20_000  # at most, of all classes together
 NAMES_PER_FILE = 5000
 STORE = "store"  # data/store.js says where decisions are kept
 _HERE = {"served": False, "version": VERSION}  # by the browser

@@ -1,70 +1,43 @@
 """What a training will cost: hours, memory and disk, from steps measured here and the sizes of data and model."""
 
-import copy
 import math
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from somnet.config import Config
 from somnet.core.types import Phase
 from somnet.data.dataset import DataSet, held_out_split, need_training, uncached
-from somnet.data.decode import read_picture
-from somnet.data.edgeboxes import edge_boxes
-from somnet.data.index import Index
 from somnet.data.maps import MapStore
 from somnet.data.sources import open_source
-from somnet.data.transforms import Augment
-from somnet.errors import RunError, UnreadableImage
+from somnet.errors import RunError
+from somnet.methods import label_evidence, label_judgement
 from somnet.methods.base import Method
 from somnet.methods.frozen import with_given_vectors
-from somnet.nn.backbones import Network, set_precision
+from somnet.methods.logistic import FINE_STRENGTHS, HELD_OUT
+from somnet.nn.backbones import set_precision
 from somnet.nn.engine import open_trunk
 from somnet.nn.tables import tables_of
+from somnet.runs.pace import ReadPace, StepPace, measure_reading, measure_steps
 from somnet.runs.run import build_method
+from somnet.runs.run_folder import PICTURES
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import choose_device, choose_precision, placed
-from somnet.system.cores import cores_here
-from somnet.system.transfer import finish
+from somnet.system.cores import cores_here, own_cores
 
-SAMPLE = 12  # images of the data whose reading is timed
-LOAD_ASSUMED, PROPOSE_ASSUMED = 0.012, 0.04  # seconds per image of web size on one core, where there are none to time
+START = 5.0  # seconds to load Python and torch, and to build a network
+FETCH = 0.00012  # seconds to bring a cached map into a batch
+JUDGED_TWICE = ("somnet+",)  # methods that judge the labels before they train, as all do afterwards
+MOST_DECAY = 5_000  # images by which the classifier's decay is chosen, as in training/decay.py
 BOX_BYTES = 16  # four float32: in memory, and in the cache, as they hardly compress
 BOX_READ_BYTES = 200  # of a box while the cache is read, as Python numbers
 IMAGE_BYTES = 200  # of the tables in memory that are neither boxes nor names
 REGION_BYTES, ISSUE_BYTES = 30, 120  # a row of regions.parquet, a row of issues.parquet and issues.csv
 VECTOR_BYTES = 4  # of a number of a vector that was given: float32
 PROCESS_BYTES = 700_000_000  # Python and torch, before there is any data
-
-
-@dataclass(frozen=True)
-class StepPace:
-    """Of the network on this device: seconds per image, and what a step keeps for its backward pass."""
-
-    prepare: float  # through a frozen trunk; 0 where there is none
-    forward: float  # from prepared inputs to logits
-    step: float  # forward and backward
-    saved_bytes: int
-
-
-@dataclass(frozen=True)
-class ReadPace:
-    """Of one core: seconds per image."""
-
-    load: float  # decode and augment
-    propose: float  # decode and find boxes
-    measured: bool = True
-
-    @staticmethod
-    def assumed() -> "ReadPace":
-        """What is usual for images of web size, where there are none to time."""
-        return ReadPace(LOAD_ASSUMED, PROPOSE_ASSUMED, measured=False)
 
 
 @dataclass(frozen=True)
@@ -84,6 +57,10 @@ class Work:
     state_bytes: int  # all that is saved of the method
     table_bytes: int  # of that, what has a row per image, which is in main memory
     vector_bytes: int = 0  # of one image, in main memory, where another model has made vectors of all
+    memory_passes: float = 0.0  # of the training images through a memory alone, each about as long as with the network
+    regions: int = 1  # of an image that are looked at to judge it, the image among them
+    judgements: int = 1  # of all labels
+    missing: int | None = None  # views that have to go through the trunk; None: all
 
 
 @dataclass(frozen=True)
@@ -94,7 +71,9 @@ class Estimate:
     maps: float
     load: float
     train: float
-    score: float  # test images after each epoch, and every image at the end
+    score: float  # test images after each epoch, every image at the end, and its regions whenever labels are judged
+    fits: float  # of linear classifiers, by which labels are judged
+    report: float
     total: float
     device_bytes: int
     host_bytes: int
@@ -109,13 +88,21 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
     """
     images = work.train + work.test
     seen = work.train * work.views + work.test  # through a frozen trunk
+    left = seen if work.missing is None else work.missing
     frozen = work.map_bytes > 0
-    loaded = work.passes * work.train + work.epochs * work.test + images  # the last time to score
+    judged = work.train * work.regions * (1 + work.judgements)  # once more by the method itself
+    scored = (work.epochs + 1) * work.test + judged + work.train  # at last as vectors
     propose = images * read.propose / cores
-    maps = seen * step.prepare / speedup if frozen else 0.0
-    load = (seen if frozen else loaded) * read.load / cores
-    train = work.passes * work.train * step.step / speedup
-    score = (work.epochs * work.test + images) * step.forward / speedup
+    maps = left * step.prepare / speedup if frozen else 0.0
+    decoded = left * images / seen if frozen else 0.0  # a picture once for all of its views
+    loaded = work.passes * work.train + scored
+    load = (decoded * read.decode + left * read.cut if frozen else loaded * read.load) / cores
+    load = 0.0 if work.vector_bytes else load  # no network sees the images
+    fetch = FETCH * loaded / cores if frozen else 0.0
+    train = (work.passes + work.memory_passes) * work.train * step.step / speedup + fetch
+    score = scored * step.forward / speedup
+    fits = _fitted_images(work) * step.fit / cores
+    report = 2 * min(work.train, PICTURES) * read.load / cores  # decoded and drawn, and again for its regions
     busy = maps + train + score
     return Estimate(
         propose=propose,
@@ -123,7 +110,9 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
         load=load,
         train=train,
         score=score,
-        total=propose + (max(busy, load) if apart else busy + load),
+        fits=fits,
+        report=report,
+        total=START + propose + fits + report + (max(busy, load) if apart else busy + load),
         device_bytes=work.state_bytes
         - work.table_bytes
         + 2 * work.trained_bytes  # gradient and momentum
@@ -139,10 +128,20 @@ def estimate(work: Work, step: StepPace, read: ReadPace, *, cores: int, speedup:
     )
 
 
+def _fitted_images(work: Work) -> float:
+    """Images that linear classifiers are fitted to, one fit after the other: a strength is chosen, then folds."""
+    kept = 1 - 1 / label_evidence.FOLDS
+    chosen = len(FINE_STRENGTHS) * len(HELD_OUT) * kept
+    folds = label_evidence.FOLDS * kept * work.regions
+    decay = min(work.train, MOST_DECAY) * chosen if work.passes else 0.0
+    return decay + work.judgements * min(work.train, label_judgement.MOST) * (chosen + folds)
+
+
 def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
     """What a method is about to do."""
     network, plan = method.network, method.plan()
     cached = network.frozen_trunk and network.reads_images
+    regions = 1 + config.views.proposals if network.reads_images else 1
     trained = (p for group in method.param_groups() for p in group["params"])
     return Work(
         train=train,
@@ -151,13 +150,16 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
         epochs=sum(phase.epochs for phase in plan if phase.passes),
         batch_size=config.train.batch_size,
         max_boxes=config.proposals.max_boxes,
-        views=trunk_passes(config, plan),
+        views=max(trunk_passes(config, plan), regions),
         map_bytes=2 * math.prod(network.input_shape) if cached else 0,
         held_bytes=method.held_bytes(),
         trained_bytes=sum(p.numel() * p.element_size() for p in trained),
         state_bytes=sum(t.numel() * t.element_size() for t in method.state_dict().values()),
         table_bytes=sum(t.numel() * t.element_size() for t in tables_of(method)),
         vector_bytes=0 if network.reads_images else VECTOR_BYTES * network.width,
+        memory_passes=sum(phase.epochs for phase in plan if not phase.passes),
+        regions=regions,
+        judgements=1 + (config.method in JUDGED_TWICE),
     )
 
 
@@ -172,77 +174,6 @@ def draws_views(plan: Sequence[Phase]) -> bool:
     return any(phase.epochs and phase.needs_images for phase in plan)
 
 
-def measure_steps(network: Network, config: Config, device: str) -> StepPace:
-    """Time small steps of a copy of the network."""
-    network = copy.deepcopy(network).train()
-    few = min(16, config.train.batch_size)
-    with torch.no_grad():
-        prepared, prepare = _measure_trunk(network, few, device)
-        forward = _seconds(lambda: network(prepared), device)
-    step = _seconds(lambda: torch.autograd.backward(_learnt_output(network, prepared).sum()), device)
-    return StepPace(prepare / few, forward / few, step / few, _saved_bytes(network, prepared[:2]) // 2)
-
-
-def _learnt_output(network: Network, prepared: Tensor) -> Tensor:
-    """Logits; features where the classifier has nothing to learn, as a vote of neighbours."""
-    logits: Tensor = network(prepared)
-    return logits if logits.requires_grad else network.image_features(prepared)
-
-
-def _measure_trunk(network: Network, few: int, device: str) -> tuple[Tensor, float]:
-    """Inputs (few, ...) of what follows a trunk, and the seconds that it takes for them; 0 where there is none."""
-    if not network.reads_images:
-        return torch.zeros(few, *network.input_shape, device=device), 0.0
-    pixels = torch.zeros(few, 3, network.imgsz, network.imgsz, dtype=torch.uint8, device=device)
-    trunk = open_trunk(network)
-    prepared = trunk.maps(pixels)
-    return prepared, _seconds(lambda: trunk.maps(pixels), device) if network.frozen_trunk else 0.0
-
-
-def _saved_bytes(network: Network, prepared: Tensor) -> int:
-    """What autograd keeps of some images between forward and backward, each tensor once, parameters not at all."""
-    own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers())}
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        if tensor.data_ptr() not in own:
-            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        _alive = network(prepared)  # while it is, no place in memory is used twice
-    return sum(kept.values())
-
-
-def measure_reading(index: Index, config: Config) -> ReadPace:
-    """Time the reading of some images of the data; what is usual where none can be read."""
-    rows = np.unique(np.linspace(0, len(index) - 1, SAMPLE).astype(np.int64))
-    some, count, proposals = index.take(rows), len(rows), config.proposals
-    most = 1 + proposals.max_boxes  # the image itself is one
-    boxes, mask = torch.zeros(most, 4), torch.zeros(most, dtype=torch.bool)
-    load, propose = [], []
-    for row in range(count):
-        try:
-            began = time.monotonic()
-            picture = read_picture(some.location(row), at_least=proposals.edge_side)
-            edge_boxes(
-                picture.image,
-                max_boxes=proposals.max_boxes,
-                min_area=proposals.min_area,
-                edge_side=proposals.edge_side,
-            )
-            proposed = time.monotonic()
-            image = read_picture(some.location(row), at_least=config.model.imgsz).image
-            Augment(config.model.imgsz)(image, boxes, mask, 0)
-        except UnreadableImage:
-            continue
-        propose.append(proposed - began)
-        load.append(time.monotonic() - proposed)
-    if not load:
-        return ReadPace.assumed()
-    return ReadPace(float(np.mean(load)), float(np.mean(propose)))
-
-
 def describe_estimate(
     cost: Estimate, work: Work, step: StepPace, read: ReadPace, *, device: str, cores: int, speedup: float
 ) -> list[str]:
@@ -254,6 +185,8 @@ def describe_estimate(
         ("loading images", cost.load, f"{cores} cores"),
         ("training", cost.train, where),
         ("testing and scoring", cost.score, where),
+        ("fits of linear classifiers", cost.fits, f"{cores} cores"),
+        ("report", cost.report, f"{cores} cores"),
         ("all", cost.total, "as much at once as can be"),
     ]
     reading = "measured on images of the data" if read.measured else "assumed: there are no images here to time"
@@ -267,22 +200,9 @@ def describe_estimate(
         f"{_size(step.saved_bytes)} kept for the backward pass, on {device}",
         f"{reading}: {1000 * read.load:.1f} ms to load, {1000 * read.propose:.1f} ms to "
         f"{'find boxes' if work.max_boxes else 'look at'}, on one core",
-        "not counted: fits of linear classifiers, among them those that judge the labels",
-        "assumed: all methods' steps cost what the network's do, all cores read equally fast, nothing is cached yet, "
-        "tables of usual size" + ("" if speedup == 1 else f", and the {speedup:g} of --speedup"),
+        f"assumed: {START:.0f} s to start, all methods' steps cost what the network's do, all cores read equally fast, "
+        "nothing is cached yet, tables of usual size" + ("" if speedup == 1 else f", and the {speedup:g} of --speedup"),
     ]
-
-
-def _seconds(work: Callable[[], object], device: str) -> float:
-    finish(device)
-    began = time.monotonic()
-    times: list[float] = []
-    while len(times) < 2 or (len(times) < 5 and time.monotonic() - began < 1):  # the first call pays for set-up
-        start = time.monotonic()
-        work()
-        finish(device)
-        times.append(time.monotonic() - start)
-    return min(times)
 
 
 def _hours(seconds: float) -> str:
@@ -298,15 +218,17 @@ def _size(count: float) -> str:
 
 
 def estimate_seconds(data: DataSet, method: Method, config: Config, device: str) -> float:
-    """Rough time of the work ahead, from one small step measured here."""
-    network, pace = method.network, measure_steps(method.network, config, device)
-    seconds = sum(phase.epochs * phase.passes for phase in method.plan()) * len(data.train) * pace.step
-    if network.frozen_trunk:
+    """Rough time of the work ahead, when the images have been looked at, from one small step measured here."""
+    network, train, test = method.network, len(data.train), len(data.test) if data.test else 0
+    work = work_of(method, config, train=train, test=test)
+    if network.frozen_trunk and network.reads_images:
         store = MapStore(open_trunk(network).fingerprint, network.input_shape)
         missing = [len(uncached([part.scan.keys], store)) for part in (data.train, data.test) if part is not None]
-        missing[0] *= trunk_passes(config, method.plan())
-        seconds += pace.prepare * sum(missing)
-    return seconds
+        work = replace(work, missing=missing[0] * work.views + sum(missing[1:]))
+    steps = measure_steps(network, config, device, len(data.classes))
+    reading = measure_reading(data.train.index, config)
+    cost = estimate(work, steps, reading, cores=own_cores(), speedup=1, apart=device != "cpu")
+    return cost.total - cost.propose - START
 
 
 def plan_training(
@@ -335,13 +257,11 @@ def plan_training(
         reading = ReadPace.assumed()
     else:
         raise RunError("there is nothing to plan for: give the data, or --images and --classes")
-    if config.model.embeddings:
-        reading = replace(reading, load=0.0)  # no network sees the images
     labels = np.arange(sizes[0], dtype=np.int64) % sizes[2]
     method = placed(build_method(config, labels, sizes[2], pretrained=False), device)  # weights cost no time
     set_precision(method, choose_precision(config.train.precision, device))
     work = work_of(method, config, train=sizes[0], test=sizes[1])
-    steps = measure_steps(method.network, config, device)
+    steps = measure_steps(method.network, config, device, sizes[2])
     apart = device != "cpu" or speedup != 1
     cost = estimate(work, steps, reading, cores=cores, speedup=speedup, apart=apart)
     lines = describe_estimate(cost, work, steps, reading, device=device, cores=cores, speedup=speedup)

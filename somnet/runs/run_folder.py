@@ -16,6 +16,8 @@ from somnet.system.folders import CONFIG, DATA, ISSUES, SUMMARY, USED_DECISIONS,
 
 log = logging.getLogger("somnet")
 
+PICTURES = 20_000  # of a report at most, of all classes together
+
 
 class _Data(BaseModel):
     """The content of data.json."""

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from somnet.cleaning.clean import Cleaned, CleaningRules, clean
 from somnet.exports.network import export
-from somnet.report.site import PICTURES, write_report
+from somnet.report.site import write_report
 from somnet.runs import run
+from somnet.runs.run_folder import PICTURES
 
 
 class Run(run.Run):

@@ -36,3 +36,11 @@ def test_drawn_inputs_follow_their_shares() -> None:
     assert all(70 < even.count(number) < 130 for number in range(3))
     together = DrawnInputs(drawn.choices, 3, shares)
     assert all(set(together(1, seed)[0].tolist()) == {0, 1, 2} for seed in range(20))
+
+
+def test_one_view_is_the_first_of_all_that_would_be_drawn() -> None:
+    shares = np.random.default_rng(0).uniform(size=(50, 7)).astype(np.float32) ** 4 + np.float32(1e-3)
+    choices = [says(number) for number in range(7)]
+    one, all_of_them = DrawnInputs(choices, 1, shares), DrawnInputs(choices, 7, shares)
+    for row in range(50):
+        assert one(row, row)[0].tolist() == all_of_them(row, row)[0].tolist()[:1]

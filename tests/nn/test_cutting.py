@@ -9,12 +9,13 @@ import pytest
 import safetensors.torch
 import timm
 import torch
+from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
 from somnet.config import ModelConfig
 from somnet.errors import WeightsError
 from somnet.nn.backbones import Network
-from somnet.nn.cutting import Whole
+from somnet.nn.cutting import Stages, Whole
 from somnet.nn.engine import open_trunk
 
 SMALL = 64
@@ -118,6 +119,65 @@ def test_prefix_tokens_are_not_part_of_the_map() -> None:
 
     maps = Whole(Tokens())(torch.zeros(1, 3, 4, 4))
     assert maps[0, 0].tolist() == [[3.0, 4.0], [5.0, 6.0]]
+
+
+# --- a convolution does the work of the normalisation behind it
+
+
+def stages(activation: bool, bias: bool) -> Stages:
+    """A convolution and its normalisation, with statistics and weights as after some training; and one more."""
+    torch.manual_seed(0)
+    norm = BatchNormAct2d(6, act_layer=nn.ReLU6) if activation else nn.BatchNorm2d(6)
+    with torch.no_grad():
+        norm.running_mean.uniform_(-2, 2)  # type: ignore[union-attr]
+        norm.running_var.uniform_(0.01, 3)  # type: ignore[union-attr]
+        norm.weight.uniform_(-1, 2)
+        norm.bias.uniform_(-1, 1)
+    return Stages(nn.Conv2d(4, 6, 3, padding=1, bias=bias), norm, nn.Conv2d(6, 5, 1)).double().eval()
+
+
+def gradients(module: nn.Module, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+    maps = module(images)
+    return maps, list(torch.autograd.grad(maps.square().sum(), list(module.parameters())))
+
+
+def kinds(of: Tensor) -> set[str]:
+    """What the backward pass of a tensor is made of."""
+    seen, left = set(), [of.grad_fn]
+    while left:
+        if (node := left.pop()) is not None:
+            seen.add(type(node).__name__)
+            left.extend(following for following, _ in node.next_functions)
+    return seen
+
+
+@pytest.mark.parametrize("activation", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_given_normalisation_is_part_of_the_convolution(activation: bool, bias: bool) -> None:
+    folding = stages(activation, bias)
+    images = torch.randn(3, 4, 5, 5, dtype=torch.float64)
+    maps, found = gradients(folding, images)
+    expected, wanted = gradients(nn.Sequential(*folding), images)
+    assert torch.allclose(maps, expected, rtol=1e-12, atol=1e-12)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
+    assert not any("BatchNorm" in kind for kind in kinds(maps))
+    assert any("BatchNorm" in kind for kind in kinds(expected))
+
+
+def test_a_normalisation_by_its_batch_is_none_of_the_convolutions_business() -> None:
+    folding = stages(activation=True, bias=False).train()
+    before = folding[1].running_mean.clone()  # type: ignore[operator]
+    maps = folding(torch.randn(3, 4, 5, 5, dtype=torch.float64))
+    assert any("BatchNorm" in kind for kind in kinds(maps))
+    assert not torch.equal(before, folding[1].running_mean)  # type: ignore[arg-type]
+
+
+def test_a_step_of_the_default_tail_writes_no_map_for_normalisation_or_mean() -> None:
+    frozen = network("tf_efficientnet_lite0").train()
+    with torch.no_grad():
+        inputs = frozen.prepare(pixels())
+    assert not {"NativeBatchNormBackward0", "MeanBackward1"} & kinds(frozen(inputs))
 
 
 # --- weights of one's own, and a hub that is away

@@ -4,22 +4,37 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from somnet.config import Config, load_config
 from somnet.core.types import Phase
+from somnet.data.dataset import open_dataset
 from somnet.errors import DataError
 from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import METHODS
 from somnet.methods.somnet_settings import SomnetSettings
-from somnet.runs.estimate import ReadPace, StepPace, Work, estimate, measure_steps, plan_training, trunk_passes, work_of
+from somnet.runs.estimate import (
+    FETCH,
+    MOST_DECAY,
+    START,
+    Work,
+    estimate,
+    estimate_seconds,
+    plan_training,
+    trunk_passes,
+    work_of,
+)
+from somnet.runs.pace import ReadPace, StepPace, measure_fit, measure_steps
 from somnet.runs.run import build_method
+from somnet.system.compute import Compute
+from somnet.training.decay import MOST_IMAGES
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-STEP = StepPace(prepare=0.5, forward=0.1, step=0.3, saved_bytes=1000)
-READ = ReadPace(load=0.02, propose=0.04)
+STEP = StepPace(prepare=0.5, forward=0.1, step=0.3, saved_bytes=1000, fit=0.001)
+READ = ReadPace(load=0.02, propose=0.04, decode=0.01, cut=0.002)
 WORK = Work(
     train=100,
     test=10,
@@ -41,9 +56,13 @@ def test_a_network_trained_whole_by_hand() -> None:
     assert cost.propose == pytest.approx(110 * 0.04 / 2)
     assert cost.maps == 0
     assert cost.train == pytest.approx(4 * 100 * 0.3)
-    assert cost.score == pytest.approx((5 * 10 + 110) * 0.1)
-    assert cost.load == pytest.approx((400 + 50 + 110) * 0.02 / 2)
-    assert cost.total == pytest.approx(cost.propose + cost.train + cost.score + cost.load)
+    scored = 6 * 10 + 100 * 2 + 100  # tests; each image by the method and to judge its label; its vector
+    assert cost.score == pytest.approx(scored * 0.1)
+    assert cost.load == pytest.approx((400 + scored) * 0.02 / 2)
+    assert cost.report == pytest.approx(2 * 100 * 0.02 / 2)
+    assert cost.fits == pytest.approx(100 * (2 * 7 * 2 * 0.8 + 5 * 0.8) * 0.001 / 2)  # strengths twice, then folds
+    stages = (cost.propose, cost.train, cost.score, cost.load, cost.fits, cost.report)
+    assert cost.total == pytest.approx(START + sum(stages))
     assert cost.device_bytes == 600 - 50 + 2 * 400 + 8 * 1000
     assert cost.checkpoint_bytes == 600 + 400
     assert cost.cache_bytes == 110 * 20 * 16
@@ -52,7 +71,8 @@ def test_a_network_trained_whole_by_hand() -> None:
 def test_a_frozen_trunk_is_paid_once_for_each_view() -> None:
     cost = estimate(replace(WORK, map_bytes=7), STEP, READ, cores=2, speedup=1, apart=False)
     assert cost.maps == pytest.approx(310 * 0.5)
-    assert cost.load == pytest.approx(310 * 0.02 / 2)
+    assert cost.load == pytest.approx((110 * 0.01 + 310 * 0.002) / 2)  # a picture is decoded once for all views
+    assert cost.train == pytest.approx(4 * 100 * 0.3 + FETCH * (400 + 360) / 2)
     assert cost.cache_bytes == 110 * 20 * 16 + 310 * 7
 
 
@@ -69,7 +89,7 @@ def test_a_faster_device_waits_for_the_cores_in_the_end() -> None:
     assert fast.train == pytest.approx(4 * 100 * 0.3 / 10)
     assert fast.propose == pytest.approx(110 * 0.04 / 2)
     fastest = estimate(WORK, STEP, READ, cores=2, speedup=1e9, apart=True)
-    assert fastest.total == pytest.approx(fastest.propose + fastest.load)
+    assert fastest.total == pytest.approx(START + fastest.propose + fastest.load + fastest.fits + fastest.report)
 
 
 def test_features_of_all_images_at_once_take_main_memory() -> None:
@@ -107,13 +127,48 @@ def test_the_work_follows_from_the_plan(tiny: Any) -> None:
 def test_steps_are_measured(tiny: Any) -> None:
     frozen, whole = (tiny.config("plain", **{"model.freeze": freeze}) for freeze in ("trunk", "none"))
     of_frozen, of_whole = (
-        measure_steps(build_method(config, np.zeros(4, np.int64), 3).network, config, "cpu")
+        measure_steps(build_method(config, np.zeros(4, np.int64), 3).network, config, "cpu", 3)
         for config in (frozen, whole)
     )
     assert of_frozen.prepare > 0
     assert of_whole.prepare == 0
     assert min(of_whole.forward, of_whole.step, of_frozen.forward, of_frozen.step) > 0
     assert of_whole.saved_bytes > of_frozen.saved_bytes > 0
+
+
+def test_a_fit_to_more_classes_takes_longer() -> None:
+    assert measure_fit(64, 500) > 5 * measure_fit(64, 2) > 0
+
+
+def test_what_is_cached_takes_no_time_and_labels_that_are_judged_twice_take_more() -> None:
+    frozen = replace(WORK, map_bytes=7)
+    ahead = estimate(replace(frozen, missing=31), STEP, READ, cores=2, speedup=1, apart=False)
+    assert ahead.maps == pytest.approx(31 * 0.5)
+    assert ahead.load == pytest.approx((11 * 0.01 + 31 * 0.002) / 2)
+    once, twice = (
+        estimate(replace(frozen, regions=4, judgements=count), STEP, READ, cores=1, speedup=1, apart=False)
+        for count in (1, 2)
+    )
+    assert twice.score - once.score == pytest.approx(100 * 4 * 0.1)
+    assert twice.fits - once.fits == pytest.approx(100 * (7 * 2 * 0.8 + 5 * 0.8 * 4) * 0.001)
+    memory = estimate(replace(frozen, memory_passes=5), STEP, READ, cores=2, speedup=1, apart=False)
+    alone = estimate(frozen, STEP, READ, cores=2, speedup=1, apart=False)
+    assert memory.train - alone.train == pytest.approx(5 * 100 * 0.3)
+
+
+def test_a_training_says_what_plan_says_but_for_what_is_done(
+    data: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny.config("plain")
+    images = open_dataset(data, config, Compute(workers=0))
+    method = build_method(config, images.train.labels, len(images.classes))
+    for name, answer in (("measure_steps", STEP), ("measure_reading", READ), ("own_cores", 2)):
+        monkeypatch.setattr(f"somnet.runs.estimate.{name}", Mock(return_value=answer))
+    said = estimate_seconds(images, method, config, "cpu")
+    work = work_of(method, config, train=len(images.train), test=6)
+    planned = estimate(work, STEP, READ, cores=2, speedup=1, apart=False)
+    assert said == pytest.approx(planned.total - planned.propose - START)
+    assert MOST_DECAY == MOST_IMAGES
 
 
 # --- the configs of the paper
@@ -190,7 +245,7 @@ def test_plan_with_vectors_counts_no_network(data: Path, tmp_path: Path, cli: Ca
     assert "18 training images 0 times, 6 test images" in done.out
     assert "looking at the images" in done.out
     assert not any(name in done.out for name in ("proposals", "feature maps", "loading images"))
-    assert "not counted: fits of linear classifiers" in done.out
+    assert "fits of linear classifiers" in done.out
     refused = cli("plan", data, "--embeddings", tmp_path / "v.npy", "--method", "elr")
     assert refused.code == 2
     assert "--method linear-probe" in refused.err
