@@ -185,7 +185,7 @@ class Run(RunFolder):
         if self.config.model.embeddings:
             return read_embeddings(Path(embeddings or self.config.model.embeddings), index)
         if embeddings:
-            raise RunError(f"{self.path} has a network, and was not trained on vectors: leave out --embeddings")
+            raise RunError(f"{self.path} has a network, and was not trained on vectors: leave these out")
         return None
 
     def embeddings(

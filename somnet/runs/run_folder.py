@@ -73,7 +73,9 @@ class RunFolder:
     def warn_of_half(self) -> None:
         """Say that a network was not trained to its end."""
         if not (self.path / SUMMARY).is_file():
-            log.warning("%s is not finished, so its network is half trained: continue with --resume", self.path)
+            log.warning(
+                "%s is not finished, so its network is half trained: continue with somnet train --resume", self.path
+            )
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_images_that_were_trained_on_are_named(
     assert "half trained" not in caplog.text
     (run.path / "summary.json").unlink()
     list(run.predict([data / "test" / "ash" / "0.png"]))
-    assert "is not finished, so its network is half trained: continue with --resume" in caplog.text
+    assert "is not finished, so its network is half trained: continue with somnet train --resume" in caplog.text
 
 
 # --- runs in Python
