@@ -27,10 +27,18 @@ from somnet.cli.app import (
 from somnet.system.files import screen_text
 
 
-def _chosen(method: str | None, embeddings: Path | None) -> dict[str, Any]:
+def _chosen(
+    method: str | None, model: str | None, embeddings: Path | None, weights: Path | None = None
+) -> dict[str, Any]:
     """Settings of a training by its flags; vectors without a method are classified by the simplest one."""
+    if embeddings is not None:  # also where the network that is named is the default one
+        from somnet.nn.vectors import refuse_network
+
+        refuse_network([flag for flag, told in {"--model": model, "--weights": weights}.items() if told is not None])
     return {
         "method": "linear-probe" if method is None and embeddings is not None else method,
+        "model.name": model,
+        "model.weights": None if weights is None else str(weights),
         "model.embeddings": None if embeddings is None else str(embeddings),
     }
 
@@ -101,8 +109,7 @@ def plan(
     from somnet.runs.estimate import plan_training
 
     flags = {
-        **_chosen(method, embeddings),
-        "model.name": model,
+        **_chosen(method, model, embeddings),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,
@@ -158,9 +165,7 @@ def train(
     if resume and out is None:
         raise RunError("--resume needs the folder of the run: add --out")
     flags = {
-        **_chosen(method, embeddings),
-        "model.name": model,
-        "model.weights": None if weights is None else str(weights),
+        **_chosen(method, model, embeddings, weights),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,
