@@ -53,7 +53,7 @@ def propose(
 ) -> None:
     """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
     from somnet.config import load_config
-    from somnet.data.dataset import scan_together, warn_of_folders
+    from somnet.data.dataset import scan_together, unreadable_count, warn_of_folders
     from somnet.data.sources import open_source
     from somnet.system.compute import Compute
     from somnet.system.files import display_name
@@ -70,7 +70,7 @@ def propose(
         return
     rows = scanned.readable()
     bad = len(index) - len(rows)
-    console.print(f"{len(rows)} images with {scanned.counts[rows].sum()} boxes; {bad} unreadable files")
+    console.print(f"{len(rows)} images with {scanned.counts[rows].sum()} boxes; {unreadable_count(bad)}")
     for name, reason in zip(index.column("file_name"), scanned.reasons.to_pylist(), strict=True):
         if reason is not None:
             console.print(

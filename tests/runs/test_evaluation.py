@@ -101,6 +101,14 @@ def test_a_run_shows_what_it_is(trained: Path) -> None:
     run = somnet.Run(trained)
     assert repr(run) == f"Run({str(trained)!r}: somnet with test_resnet, 3 classes, 18 images, finished)"
     assert "test_resnet" in run._repr_html_()
+    assert f"<td>{100 * run.summary['test']['top1']:.2f} %" in run._repr_html_()
+
+
+def test_a_run_without_test_images_shows_itself_too(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
+    data = photos.fill(tmp_path / "web", ("ash", "oak"), train=4, test=0)
+    run = somnet.train(data, tiny.config("plain"), out=tmp_path / "run", device="cpu", workers=0)
+    assert run.summary["test"]["top1"] is None
+    assert "accuracy" not in run._repr_html_()
 
 
 def test_a_run_has_the_verbs_as_methods(trained: Path, tmp_path: Path) -> None:
