@@ -111,6 +111,17 @@ def test_a_run_without_test_images_shows_itself_too(photos: "Photos", tiny: "Tin
     assert "accuracy" not in run._repr_html_()
 
 
+def test_scores_are_a_frame_where_pandas_is(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = somnet.Run(trained).to_pandas()
+    assert list(frame.columns) == somnet.Run(trained).scores().column_names
+    assert len(frame) == 18
+    assert frame.label_score.is_monotonic_increasing
+    assert "<table" in frame._repr_html_()
+    monkeypatch.setattr("somnet.runs.run_folder.find_spec", lambda _: None)
+    with pytest.raises(RunError, match=r"pip install pandas, or take scores\(\)"):
+        somnet.Run(trained).to_pandas()
+
+
 def test_a_run_has_the_verbs_as_methods(trained: Path, tmp_path: Path) -> None:
     run = somnet.Run(trained)
     cleaned = run.clean(tmp_path / "cleaned", dry_run=True)
