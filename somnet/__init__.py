@@ -60,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What completion offers: the names that are promised."""
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])

@@ -1,5 +1,7 @@
 """Every error a user can meet. Each message says what is wrong and ends with what to do.
 
+It names the flags of the command line. Whoever called from Python is told in `str()` what they are there.
+
 SomnetError
 ├── ConfigError          a setting is unknown or out of range
 ├── DataError            the data set cannot be used as it is
@@ -11,6 +13,7 @@ SomnetError
 TrainingStopped          a signal asked to stop; the state is saved
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -19,8 +22,60 @@ OPENCV_FIX = (
     "pip install --force-reinstall opencv-contrib-python-headless"
 )
 
+ARGUMENTS = {
+    "--out": "out=...",
+    "--resume": "resume=True",
+    "--overwrite": "overwrite=True",
+    "--device": "device=...",
+    "--workers": "workers=...",
+    "--data": "data=...",
+    "--format": "format=...",
+    "--port": "port=...",
+    "--images": "sizes=...",
+    "--classes": "sizes=...",
+    "--methods": "entries=...",
+    "--baseline": "baseline=...",
+    "--rates": "search=...",
+    "--rate-seed": "search=...",
+}  # of functions
+SETTINGS = {
+    "--method": "method",
+    "--model": "model.name",
+    "--weights": "model.weights",
+    "--embeddings": "model.embeddings",
+    "--freeze": "model.freeze",
+    "--imgsz": "model.imgsz",
+    "--batch-size": "train.batch_size",
+    "--precision": "train.precision",
+    "--compile": "train.compile",
+    "--tensorboard": "tensorboard",
+    "--follow-links": "follow_links",
+}  # of Config
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+_IN_PYTHON = re.compile(r" \(in Python: [^)]*\)")
 
-class SomnetError(Exception):
+
+class _Message(BaseException):
+    """What a message says, for both kinds of users."""
+
+    @property
+    def typed(self) -> str:
+        """For the command line: the message with its flags alone."""
+        return _IN_PYTHON.sub("", super().__str__())  # of errors that it quotes
+
+    def __str__(self) -> str:
+        return self.typed + _in_python(self.typed)
+
+
+def _in_python(message: str) -> str:
+    """What the flags in a message are in Python, as a remark behind it; nothing if there are none."""
+    flags = _FLAG.findall(message)
+    told = [", ".join(dict.fromkeys(names[flag] for flag in flags if flag in names)) for names in (ARGUMENTS, SETTINGS)]
+    remarks = [text + what for text, what in zip(told, ("", " of Config"), strict=True) if text]
+    return f" (in Python: {'; '.join(remarks)})" if remarks else ""
+
+
+class SomnetError(_Message, Exception):
     """Base of all errors that are shown to the user without a traceback."""
 
 
@@ -48,7 +103,7 @@ class ExportError(SomnetError):
     """A model cannot be written in the format that was asked for."""
 
 
-class TrainingStopped(BaseException):
+class TrainingStopped(_Message):
     """A signal asked to stop; everything needed to resume is on disk.
 
     Not an Exception, like KeyboardInterrupt: it can come anywhere, and what handles errors there must not catch it.

@@ -65,10 +65,10 @@ def _be_child(work: Callable[[], None], sender: "Connection[bytes, bytes]", stop
             stop.check()  # one that came before the handlers were ours
             work()
     except TrainingStopped as stopped:
-        _tell(sender, str(stopped))
+        _tell(sender, stopped.typed)
         sys.exit(stopped.exit_code)
     except SomnetError as error:
-        _tell(sender, str(error))
+        _tell(sender, error.typed)
         sys.exit(1)
     except Exception as error:
         _tell(sender, f"{type(error).__name__}: {error}")

@@ -71,7 +71,7 @@ def _offline_weights() -> Check:
     try:
         return Check("offline weights", True, f"{OFFLINE_MODEL}: {offline_weights_file().stat().st_size / 1e6:.0f} MB")
     except SomnetError as error:
-        return Check("offline weights", False, "missing", str(error))
+        return Check("offline weights", False, "missing", error.typed)
 
 
 def _gpu() -> Check:

@@ -104,13 +104,15 @@ def main() -> None:
     except TrainingStopped as stopped:
         if rank == "0":  # the others were told as well
             with contextlib.suppress(OSError):  # a terminal that was closed
-                print(stopped, file=sys.stderr)  # the console may have been interrupted in a line, and print nothing
+                print(
+                    stopped.typed, file=sys.stderr
+                )  # the console may have been interrupted in a line, and print nothing
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)
     except SomnetError as error:
         who = "" if rank == "0" else f"rank {rank}: "
-        progress_console.print(screen_text(f"{who}error: {error}"), markup=False, highlight=False, soft_wrap=True)
+        progress_console.print(screen_text(f"{who}error: {error.typed}"), markup=False, highlight=False, soft_wrap=True)
         _leave(2)
 
 

@@ -27,10 +27,18 @@ from somnet.cli.app import (
 from somnet.system.files import screen_text
 
 
-def _chosen(method: str | None, embeddings: Path | None) -> dict[str, Any]:
+def _chosen(
+    method: str | None, model: str | None, embeddings: Path | None, weights: Path | None = None
+) -> dict[str, Any]:
     """Settings of a training by its flags; vectors without a method are classified by the simplest one."""
+    if embeddings is not None:  # also where the network that is named is the default one
+        from somnet.nn.vectors import refuse_network
+
+        refuse_network([flag for flag, told in {"--model": model, "--weights": weights}.items() if told is not None])
     return {
         "method": "linear-probe" if method is None and embeddings is not None else method,
+        "model.name": model,
+        "model.weights": None if weights is None else str(weights),
         "model.embeddings": None if embeddings is None else str(embeddings),
     }
 
@@ -45,7 +53,7 @@ def propose(
 ) -> None:
     """Find the regions of every image with EdgeBoxes, and keep them in the cache; train does it when missing."""
     from somnet.config import load_config
-    from somnet.data.dataset import scan_together, warn_of_folders
+    from somnet.data.dataset import scan_together, unreadable_count, warn_of_folders
     from somnet.data.sources import open_source
     from somnet.system.compute import Compute
     from somnet.system.files import display_name
@@ -62,7 +70,7 @@ def propose(
         return
     rows = scanned.readable()
     bad = len(index) - len(rows)
-    console.print(f"{len(rows)} images with {scanned.counts[rows].sum()} boxes; {bad} unreadable files")
+    console.print(f"{len(rows)} images with {scanned.counts[rows].sum()} boxes; {unreadable_count(bad)}")
     for name, reason in zip(index.column("file_name"), scanned.reasons.to_pylist(), strict=True):
         if reason is not None:
             console.print(
@@ -101,8 +109,7 @@ def plan(
     from somnet.runs.estimate import plan_training
 
     flags = {
-        **_chosen(method, embeddings),
-        "model.name": model,
+        **_chosen(method, model, embeddings),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,
@@ -158,9 +165,7 @@ def train(
     if resume and out is None:
         raise RunError("--resume needs the folder of the run: add --out")
     flags = {
-        **_chosen(method, embeddings),
-        "model.name": model,
-        "model.weights": None if weights is None else str(weights),
+        **_chosen(method, model, embeddings, weights),
         "model.imgsz": imgsz,
         "model.freeze": freeze,
         "train.epochs": epochs,

@@ -292,6 +292,11 @@ def unreadable_files(index: Index, scanned: Scan) -> tuple[Unreadable, ...]:
     )
 
 
+def unreadable_count(count: int) -> str:
+    """So many unreadable files, in words."""
+    return f"{count} unreadable file" + "s" * (count != 1)
+
+
 def first_reasons(unreadable: tuple[Unreadable, ...]) -> str:
     """The first of them in brackets, for a message; nothing where there are none."""
     if not unreadable:

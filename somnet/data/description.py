@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from somnet.data.dataset import DataSet, copies_held_out, first_reasons
+from somnet.data.dataset import DataSet, copies_held_out, first_reasons, unreadable_count
 from somnet.data.duplicates import later_members
 from somnet.system.files import display_name, some
 
@@ -47,6 +47,6 @@ def describe(data: DataSet, images_per_bag: int) -> list[str]:
         if leaks := [f"{train} = {test}" for train, test in pairs]:
             lines.append(f"warning: {len(leaks)} leaks, images that are both trained and tested on: {some(leaks)}")
     if data.unreadable:
-        files = "1 unreadable file is" if len(data.unreadable) == 1 else f"{len(data.unreadable)} unreadable files are"
-        lines.append(f"warning: {files} left out{first_reasons(data.unreadable)}")
+        files = unreadable_count(len(data.unreadable))
+        lines.append(f"warning: left out: {files}{first_reasons(data.unreadable)}")
     return lines

@@ -16,7 +16,7 @@ from somnet.methods.base import BagPass, Inspection, Method, Observation, Step, 
 from somnet.methods.features import training_features
 from somnet.methods.registry import METHODS
 from somnet.nn.backbones import Network
-from somnet.nn.vectors import vectors_name
+from somnet.nn.vectors import refuse_network, told_of_a_network, vectors_name
 from somnet.system.transfer import send
 
 FIT = "fit"  # the phase
@@ -37,6 +37,7 @@ def with_given_vectors(config: Config) -> Config:
             f"'{config.method}' trains a network, and vectors of the images leave none to train: choose --method "
             f"{' or '.join(able)}, or leave out --embeddings"
         )
+    refuse_network(told_of_a_network(config.model))
     file = Path(config.model.embeddings).expanduser().absolute()
     model = {"name": vectors_name(vector_width(file)), "embeddings": str(file), "pretrained": False, "weights": ""}
     views = {"views.mirror": False, "views.crops": 0, "views.proposals": 0, "proposals.max_boxes": 0}

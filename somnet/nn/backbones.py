@@ -197,12 +197,17 @@ def _filled(network: Network, config: ModelConfig, arguments: dict[str, Any]) ->
     return model.eval()
 
 
-def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]]:
-    """A timm model without its classifier, and its input statistics."""
+def check_name(config: ModelConfig) -> None:
+    """Refuse the name of a model that timm does not know."""
     if not timm.is_model(config.name):
         near = _near_names(config.name)
         hint = f", perhaps {', '.join(near)}" if near else ""
         raise ConfigError(f"timm has no model '{config.name}': choose one of timm.list_models(){hint}")
+
+
+def _create(config: ModelConfig) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]]:
+    """A timm model without its classifier, and its input statistics."""
+    check_name(config)
     if config.pretrained and config.weights:
         return _with_local_weights(config)
     if config.name in OFFLINE and config.pretrained:

@@ -1,6 +1,7 @@
 """In place of a network, where another model has made a vector of each image: nothing but a linear classifier."""
 
 import re
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from somnet.config import ModelConfig
 from somnet.errors import ConfigError, RunError
 from somnet.nn.backbones import Network
 
+NAME = re.compile(r"vectors-([1-9]\d{0,5})")
 MOST = 100_000  # numbers of a vector
 
 
@@ -19,10 +21,26 @@ def vectors_name(width: int) -> str:
 
 def vectors_width(config: ModelConfig) -> int:
     """How many numbers the vectors of such a model have."""
-    found = re.fullmatch(r"vectors-([1-9]\d{0,5})", config.name)
+    found = NAME.fullmatch(config.name)
     if not found or int(found[1]) > MOST:
         raise ConfigError(f"model.name={config.name} does not go with model.embeddings: leave out one of them")
     return int(found[1])
+
+
+def refuse_network(told: Sequence[str]) -> None:
+    """Refuse what somebody told about a network beside vectors, which take its place: it would be ignored."""
+    if told:
+        raise ConfigError(
+            f"vectors of the images take the place of a network, so {' and '.join(told)} would be ignored: leave that "
+            "out, or --embeddings"
+        )
+
+
+def told_of_a_network(config: ModelConfig) -> list[str]:
+    """What a config tells about a network; the name of a run on vectors is none."""
+    unset = ModelConfig(name=config.name) if NAME.fullmatch(config.name) else ModelConfig()
+    names = ("name", "weights", "freeze")
+    return [f"model.{name}={told}" for name in names if (told := getattr(config, name)) != getattr(unset, name)]
 
 
 def make_network(config: ModelConfig, classes: int) -> Network:

@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         except _Refused as refused:
             status, kind, body = refused.status, "text/plain; charset=utf-8", f"{refused}\n".encode()
         except SomnetError as error:
-            status, kind, body = HTTPStatus.CONFLICT, "text/plain; charset=utf-8", f"{error}\n".encode()
+            status, kind, body = HTTPStatus.CONFLICT, "text/plain; charset=utf-8", f"{error.typed}\n".encode()
         if status is not HTTPStatus.OK:
             self.close_connection = True  # what was sent with it has not been read
         self.send_response(status)

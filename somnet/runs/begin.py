@@ -72,7 +72,7 @@ def begin(out: Path, config: Config, data: DataSet, *, overwrite: bool) -> None:
         for name in (*WRITTEN, str(LAST)):  # the summary first: it says that the run is finished
             (out / name).unlink(missing_ok=True)
         if (out / EXPORT).is_dir():
-            log.warning("%s is still that of the training before: export again with --overwrite", out / EXPORT)
+            log.warning("%s is still that of the training before: somnet export --overwrite", out / EXPORT)
     clear_leftovers(out)
     clear_cache()
     if (out / LAST).is_file() and (out / DATA).is_file():

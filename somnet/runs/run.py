@@ -21,6 +21,7 @@ from somnet.data.dataset import (
     first_reasons,
     held_out_split,
     make_inputs,
+    unreadable_count,
     unreadable_files,
     warn_of_folders,
 )
@@ -113,8 +114,9 @@ class Run(RunFolder):
             "method": self.config.method,
             "model": self.config.model.name,
         }
-        if (self.path / SUMMARY).is_file() and (test := self.summary.get("test")):
-            about["accuracy"] = f"{100 * test['top1']:.2f} %"
+        top1 = self.summary.get("test", {}).get("top1") if (self.path / SUMMARY).is_file() else None
+        if top1 is not None:  # there were images to test
+            about["accuracy"] = f"{100 * top1:.2f} %"
         return html_table(f"Run {self.path}", ("", ""), about.items())
 
     @cached_property
@@ -165,7 +167,7 @@ class Run(RunFolder):
         scanned = scan(index, no_boxes, workers)
         rows = np.array([row for row in scanned.readable() if labels[row] >= 0], np.int64)
         if bad := unreadable_files(index, scanned):
-            log.warning("left out: %d unreadable files%s", len(bad), first_reasons(bad))
+            log.warning("left out: %s%s", unreadable_count(len(bad)), first_reasons(bad))
         if len(rows) == 0:
             raise DataError(f"{data} has no readable image of a class that the model knows: {', '.join(self.classes)}")
         trained_on = set((trained_keys(self.path) or {}).values())
@@ -185,7 +187,7 @@ class Run(RunFolder):
         if self.config.model.embeddings:
             return read_embeddings(Path(embeddings or self.config.model.embeddings), index)
         if embeddings:
-            raise RunError(f"{self.path} has a network, and was not trained on vectors: leave out --embeddings")
+            raise RunError(f"{self.path} has a network, and was not trained on vectors: leave these out")
         return None
 
     def embeddings(

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,9 @@ class RunFolder:
     def warn_of_half(self) -> None:
         """Say that a network was not trained to its end."""
         if not (self.path / SUMMARY).is_file():
-            log.warning("%s is not finished, so its network is half trained: continue with --resume", self.path)
+            log.warning(
+                "%s is not finished, so its network is half trained: continue with somnet train --resume", self.path
+            )
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -92,3 +95,9 @@ class RunFolder:
             return read_run_table(self.path / ISSUES)
         except (OSError, pa.ArrowException):
             raise RunError(f"{self.path} has no scores yet: continue with somnet train --resume") from None
+
+    def to_pandas(self) -> Any:
+        """The scores as a DataFrame, which notebooks show as a table, the worst label first."""
+        if find_spec("pandas") is None:
+            raise RunError("a DataFrame needs pandas: pip install pandas, or take scores(), which is a table of Arrow")
+        return self.scores().sort_by("label_score").to_pandas()

@@ -27,6 +27,7 @@ from somnet.errors import DataError, RunError, SomnetError, TrainingStopped
 from somnet.methods.base import Method, find_method
 from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import known_methods
+from somnet.nn.backbones import check_name
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
 from somnet.runs.begin import as_started, begin, check_free, is_of, is_run, next_run_folder, refuse_other_images
 from somnet.runs.data_changes import warn_of_changes
@@ -127,6 +128,8 @@ def _train(data: Path, config: Config, out: Path, compute: Compute, *, resume: b
     ranks.barrier()  # nobody writes before all have looked
     if not finished:
         find_method(config.method)
+        if not config.model.embeddings:
+            check_name(config.model)  # before all images are looked at
         if config.tensorboard:
             need_tensorboard()
     elif is_of(out, data):

@@ -15,7 +15,7 @@ import pytest
 from PIL import ExifTags, Image
 
 import somnet
-from somnet.errors import DataError
+from somnet.errors import ConfigError, DataError
 from somnet.training.train import train_without_report
 
 if TYPE_CHECKING:
@@ -236,3 +236,12 @@ def test_too_few_bags_for_k_means(photos: "Photos", tiny: "Tiny", tmp_path: Path
     web = photos.fill(tmp_path / "web", train=2, test=1)
     with pytest.raises(DataError, match=r"3 bags for 9 slots.*somnet\.memory\.side"):
         somnet.train(web, tiny.config("somnet", **{"somnet.memory.kmeans": True}), out=tmp_path / "run", workers=1)
+
+
+def test_an_unknown_model_is_told_before_the_images_are_read(tmp_path: Path, photos: "Photos") -> None:
+    data = photos.fill(tmp_path / "web", ("ash", "oak"), train=2)
+    config = somnet.Config().with_settings({"model.name": "resnet51"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("somnet.training.train.open_dataset", lambda *_: pytest.fail("the images were read"))
+        with pytest.raises(ConfigError, match=r"no model 'resnet51'.* perhaps .*resnet50"):
+            somnet.train(data, config, out=tmp_path / "run", device="cpu", workers=0)

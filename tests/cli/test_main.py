@@ -273,7 +273,7 @@ def test_propose_counts_boxes_and_names_bad_files(finished: Finished, cli: "Cli"
     outcome = cli("propose", finished.data, "--set", "proposals.max_boxes=4", "--workers", 1)
     assert outcome.code == 0, outcome.err
     assert "24 images with" in outcome.out
-    assert "1 unreadable files" in outcome.out
+    assert "boxes; 1 unreadable file\n" in outcome.out
     assert "train/ash/broken.jpg: not an image" in outcome.out
 
 

@@ -91,7 +91,7 @@ def test_images_that_were_trained_on_are_named(
     assert "half trained" not in caplog.text
     (run.path / "summary.json").unlink()
     list(run.predict([data / "test" / "ash" / "0.png"]))
-    assert "is not finished, so its network is half trained: continue with --resume" in caplog.text
+    assert "is not finished, so its network is half trained: continue with somnet train --resume" in caplog.text
 
 
 # --- runs in Python
@@ -101,6 +101,25 @@ def test_a_run_shows_what_it_is(trained: Path) -> None:
     run = somnet.Run(trained)
     assert repr(run) == f"Run({str(trained)!r}: somnet with test_resnet, 3 classes, 18 images, finished)"
     assert "test_resnet" in run._repr_html_()
+    assert f"<td>{100 * run.summary['test']['top1']:.2f} %" in run._repr_html_()
+
+
+def test_a_run_without_test_images_shows_itself_too(photos: "Photos", tiny: "Tiny", tmp_path: Path) -> None:
+    data = photos.fill(tmp_path / "web", ("ash", "oak"), train=4, test=0)
+    run = somnet.train(data, tiny.config("plain"), out=tmp_path / "run", device="cpu", workers=0)
+    assert run.summary["test"]["top1"] is None
+    assert "accuracy" not in run._repr_html_()
+
+
+def test_scores_are_a_frame_where_pandas_is(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = somnet.Run(trained).to_pandas()
+    assert list(frame.columns) == somnet.Run(trained).scores().column_names
+    assert len(frame) == 18
+    assert frame.label_score.is_monotonic_increasing
+    assert "<table" in frame._repr_html_()
+    monkeypatch.setattr("somnet.runs.run_folder.find_spec", lambda _: None)
+    with pytest.raises(RunError, match=r"pip install pandas, or take scores\(\)"):
+        somnet.Run(trained).to_pandas()
 
 
 def test_a_run_has_the_verbs_as_methods(trained: Path, tmp_path: Path) -> None:

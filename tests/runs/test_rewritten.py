@@ -62,5 +62,5 @@ def test_an_export_that_is_of_the_run_before_is_named(
     export(tmp_path / "run", "timm")
     config = tiny.config("plain", **{"train.epochs": 1, "seed": 1})
     train(ground / "web", config, out=tmp_path / "run", workers=0, overwrite=True)
-    assert "run/export is still that of the training before: export again with --overwrite" in caplog.text
+    assert "run/export is still that of the training before: somnet export --overwrite" in caplog.text
     assert (tmp_path / "run/export/timm/model.safetensors").is_file()  # the user may be using it

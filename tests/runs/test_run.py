@@ -277,7 +277,7 @@ def test_evaluate_names_what_it_cannot_read(
     shutil.copytree(data, tmp_path / "web")
     (tmp_path / "web" / "test" / "ash" / "bad.jpg").write_text("no picture")
     assert Run(trained).evaluate(tmp_path / "web", workers=0).n == 6
-    assert "left out: 1 unreadable files (test/ash/bad.jpg: not an image)" in caplog.text
+    assert "left out: 1 unreadable file (test/ash/bad.jpg: not an image)" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["issues.parquet", "regions.parquet"])

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 import somnet
+from somnet.config import ModelConfig
 from somnet.data.embeddings import read_embeddings, vector_width
 from somnet.data.sources import open_source
-from somnet.errors import DataError, RunError
+from somnet.errors import ConfigError, DataError, RunError
 from somnet.system.files import display_name
 
 if TYPE_CHECKING:
@@ -76,8 +77,47 @@ def test_other_data_need_vectors_of_their_own(data: Path, vectors: Path, trained
     held_out = [row for row, name in enumerate(names_of(data)) if name.startswith("test/")]
     file = write_parquet(tmp_path / "o.parquet", names_of(others), made_vectors(data)[held_out])
     assert run.evaluate(others, embeddings=file, device="cpu", workers=0).top1 == 1.0
-    with pytest.raises(RunError, match="leave out --embeddings"):
+    with pytest.raises(RunError, match="not trained on vectors: leave these out"):
         somnet.Run(trained).evaluate(data, embeddings=file, device="cpu", workers=0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--model", "tf_efficientnet_lite0"], "--model"),  # the default, but it was typed
+        (["--model", "resnet18", "--weights", "w.safetensors"], "--model and --weights"),
+        (["--set", "model.name=resnet18"], "model.name=resnet18"),
+        (["--freeze", "none"], "model.freeze=none"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["train", "plan"])
+def test_a_network_beside_vectors_is_refused(
+    verb: str, flags: list[str], named: str, data: Path, vectors: Path, tmp_path: Path, cli: "Cli"
+) -> None:
+    if verb == "plan" and "--weights" in flags:
+        pytest.skip("weights cost no time")
+    out = ["--out", tmp_path / "run"] if verb == "train" else []
+    done = cli(verb, data, "--embeddings", vectors, *out, *flags)
+    assert done.code == 2
+    assert f"so {named} would be ignored: leave that out, or --embeddings\n" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_in_python_a_network_beside_vectors_is_refused(data: Path, vectors: Path, tmp_path: Path) -> None:
+    config = somnet.Config(method="linear-probe", model=ModelConfig(name="resnet18", embeddings=str(vectors)))
+    with pytest.raises(ConfigError, match=r"model.name=resnet18 .*\(in Python: model.embeddings of Config\)$"):
+        somnet.train(data, config, out=tmp_path / "run", device="cpu", workers=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_config_of_a_run_on_vectors_starts_another(data: Path, vectors: Path, tmp_path: Path, cli: "Cli") -> None:
+    for name, flags in {
+        "one": ["--embeddings", vectors],
+        "two": ["--config", tmp_path / "one" / "config.toml"],
+    }.items():
+        done = cli("train", data, *flags, "--out", tmp_path / name, "--workers", 0)
+        assert done.code == 0, done.err
+    assert (tmp_path / "one" / "issues.csv").read_bytes() == (tmp_path / "two" / "issues.csv").read_bytes()
 
 
 def test_wrong_labels_are_found_by_vectors_alone(data: Path, tmp_path: Path) -> None:
