@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from somnet.errors import UnreadableImage
 from somnet.report.figures.evidence_figure import evidence_overlay
@@ -66,8 +66,13 @@ def test_the_image_itself_and_the_evidence_of_predict(run: Run, chromium: Browse
         page = context.new_page()
         page.goto(server.address.replace("index.html", "list.html#kind=all&row=0"))
         expect(page.locator("#card")).to_be_visible()
+        held: list[Route] = []
+        page.route("**/heat/*", lambda route: held.append(route))  # playwright takes no built-in
         page.keyboard.press("h")
+        expect(page.locator("#toggle-heat")).to_have_attribute("aria-busy", "true")  # it may take a while
+        held[0].continue_()
         page.wait_for_function("() => document.getElementById('heat-image').naturalWidth > 0")
+        expect(page.locator("#toggle-heat")).not_to_have_attribute("aria-busy", "true")
         page.keyboard.press("o")
         page.wait_for_function(f"() => document.getElementById('original-image').naturalWidth === {image.width}")
         context.close()

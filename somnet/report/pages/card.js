@@ -159,7 +159,10 @@ somnet.card = (() => {
     const shown = visible.heat && images.columns.pictured[row] === 1;
     const address = `heat/${row}.jpg`;
     byId("heat-image").hidden = !shown;
-    if (shown && byId("heat-image").getAttribute("src") !== address) byId("heat-image").setAttribute("src", address);
+    if (shown && byId("heat-image").getAttribute("src") !== address) {
+      byId("toggle-heat").setAttribute("aria-busy", "true"); // the first one waits for the network to load
+      byId("heat-image").setAttribute("src", address);
+    }
     byId("heat").hidden = byId("scale").hidden = true;
   }
 
@@ -280,6 +283,9 @@ somnet.card = (() => {
     byId("open-original").hidden = !served;
     byId("open-original").addEventListener("click", openOriginal);
     byId("original").addEventListener("click", () => byId("original").close());
+    for (const ended of ["load", "error"]) {
+      byId("heat-image").addEventListener(ended, () => byId("toggle-heat").removeAttribute("aria-busy"));
+    }
     byId("heat-image").addEventListener("error", () => {
       byId("heat-image").hidden = true;
       if (visible.heat) byId("card-note").textContent = "There is no evidence to show of this image.";
