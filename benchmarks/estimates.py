@@ -1,6 +1,6 @@
 """What `somnet plan` and the first lines of a training say that it takes, beside what it takes, as a Markdown table.
 
-    python benchmarks/estimates.py PHOTOS [PHOTOS ...] [--photos 600] [--methods somnet+ plain somnet]
+    python -m benchmarks.estimates PHOTOS [PHOTOS ...] [--photos 600] [--methods somnet+ plain somnet]
 
 PHOTOS has a folder per class under train/, and perhaps test/; of larger sets so many training photos are taken. One
 process, one thread, an empty cache. All is in seconds of the processor, also what the estimates are made of, as a
@@ -21,8 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.end_to_end import gather
+from benchmarks.end_to_end import HERE, gather
 
 LIMIT = 1.5
 UNITS = {"s": 1, "min": 60, "h": 3600}
@@ -53,9 +52,10 @@ def work(verb: str, data: Path, method: str, out: Path) -> None:
 
 def asked(verb: str, data: Path, method: str, out: Path) -> object:
     """The same, for the one who measures."""
-    command = [sys.executable, __file__, str(data), "--verb", verb, "--methods", method, "--out", str(out)]
+    command = [sys.executable, "-m", "benchmarks.estimates", str(data), "--verb", verb]
+    command += ["--methods", method, "--out", str(out)]
     environment = {**os.environ, "SOMNET_CACHE": str(out.parent / "cache"), "OMP_NUM_THREADS": "1"}
-    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+    return json.loads(subprocess.run(command, env=environment, cwd=HERE, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def told(lines: Sequence[str]) -> dict[str, float]:
