@@ -6,7 +6,7 @@ Four witnesses, each with a number per class, of the size of a logarithm of odds
    the regions of log p.
 2. best region: the largest of these, for a thing that is small among clutter.
 3. prototypes: the cosine to the mean direction of the typical images of each class, in a view of the features in which
-   all directions count alike (prototypes.py).
+   all directions count alike (class_prototypes.py).
 4. neighbours: the logarithm of the share of each class among the most similar other images.
 
 How typical an image is of a class is the sum of two similarities, each as a multiple of its spread: 3, which knows
@@ -25,9 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from somnet.methods.label_posterior import fit_posterior
-from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit, side_by_side
-from somnet.methods.prototypes import (
+from somnet.methods.class_prototypes import (
     Prototypes,
     Whitening,
     prototypes_of,
@@ -35,6 +33,8 @@ from somnet.methods.prototypes import (
     unit_vectors,
     whitening_of,
 )
+from somnet.methods.label_posterior import fit_posterior
+from somnet.methods.logistic import Linear, choose_strength, deal_folds, fit, side_by_side
 
 WITNESSES = BELIEF, BEST_REGION, PROTOTYPES, NEIGHBOURS = range(4)  # places in the evidence
 FOLDS = 5

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from somnet.methods import label_evidence
+from somnet.methods.class_prototypes import UNTYPICAL, Prototypes, Whitening
 from somnet.methods.label_evidence import SHARPNESS, RegionFeatures, Witnesses, ask
 from somnet.methods.label_posterior import fit_posterior
 from somnet.methods.logistic import Linear
-from somnet.methods.prototypes import UNTYPICAL, Prototypes, Whitening
 
 CLASSES = 3
 

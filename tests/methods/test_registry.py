@@ -245,6 +245,7 @@ def test_the_registry_names_all_files_of_methods() -> None:
         "features",
         "fresh",
         "frozen",
+        "class_prototypes",
         "label_evidence",
         "label_judgement",
         "review",

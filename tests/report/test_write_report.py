@@ -133,7 +133,7 @@ def test_a_report_that_fails_does_not_lose_the_run(data: Path, tiny: "Tiny", tmp
     (out / "report" / "mine.txt").write_text("mine")
     with pytest.raises(SomnetError, match="the run is complete") as told:
         train(data, tiny.config("plain"), out=out, workers=0, resume=True)
-    assert str(told.value).endswith(f"somnet report '{out}'")
+    assert told.value.typed.endswith(f"somnet report '{out}'")
     assert Run(out).scores().num_rows == 18
     shutil.rmtree(out / "report")
     train(data, tiny.config("plain"), out=out, workers=0, resume=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from somnet.methods.prototypes import (
+from somnet.methods.class_prototypes import (
     UNTYPICAL,
     Prototypes,
     prototypes_of,
