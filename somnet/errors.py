@@ -51,7 +51,7 @@ SETTINGS = {
     "--tensorboard": "tensorboard",
     "--follow-links": "follow_links",
 }  # of Config
-_FLAG = re.compile(r"--[a-z][a-z-]*")
+_FLAG = re.compile(r"(?<![\w/.-])--[a-z][a-z-]*(?![\w/]|\.\w)")  # not within a path
 _IN_PYTHON = re.compile(r" \(in Python: [^)]*\)")
 
 

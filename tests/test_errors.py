@@ -99,3 +99,9 @@ def test_a_program_is_told_the_argument_and_a_terminal_the_flag(tmp_path: Path, 
     assert told.err.strip().endswith(f"{taken} is a file: give another --out")
     with pytest.raises(SomnetError, match=r"give another --out \(in Python: out=\.\.\.\)$"):
         somnet.train(tmp_path / "data", out=taken)
+
+
+def test_a_path_that_looks_like_a_flag_is_none() -> None:
+    assert str(RunError("/home/me/cats--data/x.npy is not a run")) == "/home/me/cats--data/x.npy is not a run"
+    assert str(RunError("photos/--out.jpg is broken")) == "photos/--out.jpg is broken"
+    assert str(RunError("it is there: add --overwrite.")).endswith("(in Python: overwrite=True)")

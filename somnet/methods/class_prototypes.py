@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 LEAST = 1e-6  # length
+WIDEST = 2_048  # numbers of a vector that are whitened as they are
 ALONE = 1e-3  # squared length of a prototype that nothing is left of
 TYPICAL = 0.75  # share of all images that stand for their classes
 UNTYPICAL = 0.05  # how far the others do, for a class that has no typical ones
@@ -39,10 +40,10 @@ class Prototypes:
         A class that nothing is left of without the image is as similar as the most similar one.
         """
         share = np.where((place >= 0)[:, None], self.share[place], 0.0)  # (b, C)
-        dots = unit @ self.sums.T  # (b, C)
-        squares = (self.sums**2).sum(axis=1) - 2 * share * dots + share**2  # |sum without the image|^2
+        dots, own = unit @ self.sums.T, share * (unit**2).sum(axis=1, keepdims=True)  # (b, C)
+        squares = (self.sums**2).sum(axis=1) - 2 * share * dots + share * own  # |sum without the image|^2
         alone = squares < ALONE
-        cosines = np.where(alone, -1.0, (dots - share) / np.sqrt(np.where(alone, 1.0, squares)))
+        cosines = np.where(alone, -1.0, (dots - own) / np.sqrt(np.where(alone, 1.0, squares)))
         return np.where(alone, cosines.max(axis=1, keepdims=True), cosines).astype(np.float32)
 
 
@@ -51,10 +52,10 @@ class Whitening:
     """A view of features in which all directions count alike, however much images differ in them."""
 
     mean: NDArray[np.float32]  # (F,)
-    inverse: NDArray[np.float32]  # (F, F) of L
+    inverse: NDArray[np.float32]  # (W, F) of L
 
     def __call__(self, unit: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Unit vectors (b, F) of unit vectors (b, F)."""
+        """Unit vectors (b, W) of unit vectors (b, F)."""
         return unit_vectors((unit - self.mean) @ self.inverse.T)
 
 
@@ -64,13 +65,23 @@ def prototypes_of(unit: NDArray[np.float32], share: NDArray[np.float32]) -> Prot
 
 
 def whitening_of(unit: NDArray[np.float32]) -> Whitening:
-    """The one in which unit vectors (m, F) have no direction of their own."""
+    """The one in which unit vectors (m, F) have no direction of their own.
+
+    The work grows with the third power of the width: of wider vectors as many random projections are taken, which
+    hardly change a cosine.
+    """
     mean = unit.mean(axis=0)
-    away = unit - mean
-    covariance = (away.T @ away / len(unit)).astype(np.float64)  # (F, F)
-    mean_variance = np.trace(covariance) / min(unit.shape)
-    root = cholesky(covariance + max(mean_variance, LEAST) * np.eye(len(mean)), lower=True)
-    return Whitening(mean, solve_triangular(root, np.eye(len(mean)), lower=True).astype(np.float32))
+    away, width = unit - mean, unit.shape[1]
+    projections = np.zeros((0, width), np.float32)
+    if width > WIDEST:
+        projections = np.random.default_rng(0).standard_normal((WIDEST, width), np.float32) / np.float32(WIDEST**0.5)
+        away = away @ projections.T
+    covariance = (away.T @ away / len(away)).astype(np.float64)  # (W, W)
+    mean_variance = np.trace(covariance) / min(away.shape)
+    covariance.flat[:: len(covariance) + 1] += max(mean_variance, LEAST)
+    root = cholesky(covariance, lower=True, overwrite_a=True)
+    onto = projections if len(projections) else np.eye(width, dtype=np.float32)  # (W, F)
+    return Whitening(mean, solve_triangular(root.astype(np.float32), onto, lower=True))
 
 
 def typical_shares(unit: NDArray[np.float32], member: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -42,6 +42,7 @@ NEAREST = 30  # images that vote as neighbours
 SHARPNESS = 20.0  # of cosines, so that they are about as large as logarithms of odds
 BLOCK = 2**24  # numbers at a time
 LEAST = 1e-6  # probability
+NARROWEST = 0.01  # spread of cosines: images that are all alike tell nothing by rounding
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def ask(
     believed = prototypes_of(unit, np.where(beyond_doubt, member, share))
     whole, whitening = regions.whole(), whitening_of(unit)
     white, common = whitening(unit), np.where(beyond_doubt, member, typical_shares(whole, member))
-    apart = prototypes_of(white, np.where(beyond_doubt, member, common * typical_shares(white, member)))
+    apart = prototypes_of(white, np.where(beyond_doubt, member, np.minimum(common, typical_shares(white, member))))
     typical = prototypes_of(whole, common)
     everybody, own = np.arange(len(labels)), member > 0
     cosines = (typical.cosines(whole, everybody) + believed.cosines(unit, everybody)) / 2
@@ -200,7 +201,7 @@ def ask(
 def _spread(similarity: NDArray[np.floating]) -> float:
     """Of similarities to the own class (m,), on the side where nothing foreign is."""
     middle, high = np.quantile(similarity, (0.5, 0.9))
-    return max(float(high - middle), LEAST)
+    return max(float(high - middle), NARROWEST)
 
 
 def _fit_regions(regions: RegionFeatures, labels: NDArray[np.int64], classes: int, strength: float) -> Linear:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from somnet.methods import class_prototypes
 from somnet.methods.class_prototypes import (
     UNTYPICAL,
     Prototypes,
@@ -77,3 +78,19 @@ def test_what_is_least_similar_to_its_class_does_not_stand_for_it() -> None:
     unit = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
     share = typical_shares(unit, np.ones((4, 1), np.float32))
     assert share[3, 0] == np.float32(UNTYPICAL)
+
+
+def test_a_vector_of_zeros_tells_nothing_about_its_label() -> None:
+    unit = unit_vectors(np.random.default_rng(0).normal(size=(6, 4)))
+    unit[0] = 0
+    member = np.eye(2, dtype=np.float32)[[0, 0, 0, 1, 1, 1]]
+    assert prototypes_of(unit, member).cosines(unit[:1], np.array([0]))[0].tolist() == [0.0, 0.0]
+
+
+def test_wide_vectors_are_projected_and_cosines_stay_about_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = unit_vectors(np.random.default_rng(0).normal(size=(40, 600)))
+    whole = whitening_of(unit)(unit)
+    monkeypatch.setattr(class_prototypes, "WIDEST", 400)
+    narrow = whitening_of(unit)(unit)
+    assert narrow.shape == (40, 400)
+    assert narrow @ narrow.T == pytest.approx(whole @ whole.T, abs=0.25)
