@@ -104,9 +104,8 @@ def main() -> None:
     except TrainingStopped as stopped:
         if rank == "0":  # the others were told as well
             with contextlib.suppress(OSError):  # a terminal that was closed
-                print(
-                    stopped.typed, file=sys.stderr
-                )  # the console may have been interrupted in a line, and print nothing
+                # not by the console: it may have been interrupted in a line, and print nothing
+                print(stopped.typed, file=sys.stderr)
         _leave(stopped.exit_code)
     except KeyboardInterrupt:
         _leave(130)

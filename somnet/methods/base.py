@@ -77,6 +77,7 @@ class Method(WithTables, ABC):
 
     full_size = False  # whether passes and inspections show an image's first regions too, each at full size
     divisible = True  # whether ranks may share a batch: its losses are means or sums over bags that do not meet
+    judges_labels = False  # whether it judges the labels before it trains, as every run does afterwards
     uses_rate = True  # whether the result depends on train.lr; False: a benchmark searches no learning rate for it
     weighted: frozenset[str] = frozenset()  # losses in which an image counts by its weight; none: weights are refused
     summed: frozenset[str] = frozenset()  # losses that are sums over the batch; the others are means

@@ -70,17 +70,17 @@ def whitening_of(unit: NDArray[np.float32]) -> Whitening:
     The work grows with the third power of the width: of wider vectors as many random projections are taken, which
     hardly change a cosine.
     """
-    mean = unit.mean(axis=0)
-    away, width = unit - mean, unit.shape[1]
-    projections = np.zeros((0, width), np.float32)
+    mean, width = unit.mean(axis=0), unit.shape[1]
+    away = unit - mean  # (m, W)
     if width > WIDEST:
-        projections = np.random.default_rng(0).standard_normal((WIDEST, width), np.float32) / np.float32(WIDEST**0.5)
-        away = away @ projections.T
+        onto = np.random.default_rng(0).standard_normal((WIDEST, width), np.float32) / np.float32(WIDEST**0.5)  # (W, F)
+        away = away @ onto.T
+    else:
+        onto = np.eye(width, dtype=np.float32)
     covariance = (away.T @ away / len(away)).astype(np.float64)  # (W, W)
     mean_variance = np.trace(covariance) / min(away.shape)
     covariance.flat[:: len(covariance) + 1] += max(mean_variance, LEAST)
     root = cholesky(covariance, lower=True, overwrite_a=True)
-    onto = projections if len(projections) else np.eye(width, dtype=np.float32)  # (W, F)
     return Whitening(mean, solve_triangular(root.astype(np.float32), onto, lower=True))
 
 

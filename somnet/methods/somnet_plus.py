@@ -78,6 +78,7 @@ class SomNetPlus(SomNet):
     while they are estimated, P x F half floats for each of at most 20,000 images.
     """
 
+    judges_labels = True
     weighted = frozenset({"cls", "reverse"})
     settings: SomnetSettings  # of SOMNet
     judged: Tensor  # () whether the distributions are known

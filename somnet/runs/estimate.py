@@ -30,7 +30,6 @@ from somnet.system.cores import cores_here, own_cores
 
 START = 5.0  # seconds to load Python and torch, and to build a network
 FETCH = 0.00012  # seconds to bring a cached map into a batch
-JUDGED_TWICE = ("somnet+",)  # methods that judge the labels before they train, as all do afterwards
 MOST_DECAY = 5_000  # images by which the classifier's decay is chosen, as in training/decay.py
 BOX_BYTES = 16  # four float32: in memory, and in the cache, as they hardly compress
 BOX_READ_BYTES = 200  # of a box while the cache is read, as Python numbers
@@ -159,7 +158,7 @@ def work_of(method: Method, config: Config, *, train: int, test: int) -> Work:
         vector_bytes=0 if network.reads_images else VECTOR_BYTES * network.width,
         memory_passes=sum(phase.epochs for phase in plan if not phase.passes),
         regions=regions,
-        judgements=1 + (config.method in JUDGED_TWICE),
+        judgements=1 + method.judges_labels,
     )
 
 
