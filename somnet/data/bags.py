@@ -258,10 +258,24 @@ class DrawnInputs(SeveralViews):
             return rng.permutation(len(self.choices))
         share = self.shares[row].astype(np.float64)
         share /= share.sum()
-        if self.views == 1:  # the first of those below, in a fifth of the time
-            upto = share.cumsum()
-            return np.searchsorted(upto / upto[-1], [rng.random()], side="right")
+        if self.views == 1:
+            return np.array([nearly_even_draw(share, rng)])
         return rng.choice(len(share), len(share), replace=False, p=share)
+
+
+def nearly_even_draw(share: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """A number drawn by shares (V,) that sum to 1, which is the one of an even draw as often as shares allow.
+
+    So two methods that draw views by the same seed see the same ones but where their shares differ, and what they have
+    learnt differs by what they do and not by luck. (A maximal coupling: where the even draw falls on too small a share,
+    another may be drawn instead, from what others have too much.)
+    """
+    even = 1 / len(share)
+    first = int(rng.permutation(len(share))[0])
+    if rng.random() * even < share[first]:
+        return first
+    surplus = (share - even).clip(min=0).cumsum()
+    return int(np.searchsorted(surplus / surplus[-1], rng.random(), side="right"))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Judged:
     similarity: NDArray[np.float32]  # (b, C) how typical it is of each class
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
     seen: NDArray[np.float32]  # (b, P) how likely each region shows what the image probably shows
+    real: NDArray[np.bool_]  # (b, P) false: the image once more, where it has fewer regions
     wrong: float  # share of all labels that are another class's
     clutter: float  # how probable it is that the best region of an image tells what it shows, and not all of them
 
@@ -82,7 +83,7 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
         lift = posterior.shown(heard_of) / np.maximum(posterior.frequency, LEAST)
         seen = witnesses.seen_in_regions(some, place[rows], probable)
         described = axes.describe(some.directions())
-        return Judged(rows, probable, lift, similarity, described, seen, posterior.wrong, clutter)
+        return Judged(rows, probable, lift, similarity, described, seen, some.real, posterior.wrong, clutter)
 
     if len(asked) == len(labels):
         yield judged(asked, known, evidence)

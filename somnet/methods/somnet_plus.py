@@ -41,7 +41,7 @@ from somnet.errors import ConfigError
 from somnet.methods import sl
 from somnet.methods.base import BagPass, Inspection, Observation, Step, of_label
 from somnet.methods.features import region_features
-from somnet.methods.label_judgement import GivenLabels, judge_labels
+from somnet.methods.label_judgement import GivenLabels, Judged, judge_labels
 from somnet.methods.mixup import soft_cross_entropy
 from somnet.methods.sample_table import SampleTable
 from somnet.methods.settings import MethodSettings
@@ -126,11 +126,7 @@ class SomNetPlus(SomNet):
             if self.plus.robust_loss:
                 self.wrong.fill_(judged.wrong)
             if self.plus.choose_views:
-                drawn = torch.from_numpy(judged.seen).clamp(min=LEAST_SEEN) ** judged.clutter  # (b, P)
-                variants = self.shares.shape[1] - drawn.shape[1]
-                drawn[:, 0] /= (1 + variants) ** judged.clutter
-                others = drawn[:, :1].expand(-1, variants)
-                self.shares[rows] = torch.cat([drawn, others], dim=1)
+                self.shares[rows] = view_shares(judged, self.shares.shape[1])
 
     def view_shares(self, phase: Phase) -> NDArray[np.float32] | None:
         """Views are drawn by what is believed to be in them."""
@@ -155,3 +151,13 @@ class SomNetPlus(SomNet):
         probable = self.targets.get(batch.rows[:, 0], batch.label.device)  # (I, C)
         label_score = (seen.label_score + of_label(probable, batch.label)) / 2
         return replace(seen, label_score=label_score)
+
+
+def view_shares(judged: Judged, views: int) -> Tensor:
+    """How often each view (b, V) of an image is drawn: the image, its regions, then other variants of the image."""
+    seen, real = torch.from_numpy(judged.seen), torch.from_numpy(judged.real)  # (b, P)
+    variant = functional.pad(~real, (0, views - real.shape[1]), value=True)  # (b, V)
+    variant[:, 0] = True
+    image = seen[:, :1].clamp(min=LEAST_SEEN) / variant.sum(dim=1, keepdim=True)  # (b, 1) its variants share its part
+    regions = functional.pad(seen.clamp(min=LEAST_SEEN), (0, views - real.shape[1]))
+    return torch.where(variant, image, regions) ** judged.clutter

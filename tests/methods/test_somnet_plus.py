@@ -1,6 +1,7 @@
 """SOMNet+: training on probable labels, then a memory of what the network has learnt."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from somnet.errors import ConfigError
 from somnet.methods import label_judgement, somnet_plus
 from somnet.methods.base import of_label
 from somnet.methods.label_judgement import Judged
-from somnet.methods.somnet_plus import SomNetPlus
+from somnet.methods.somnet_plus import SomNetPlus, view_shares
 
 if TYPE_CHECKING:
     from tests.conftest import Toy
@@ -67,7 +68,7 @@ def judged_as(clutter: float) -> Callable[..., Iterator[Judged]]:
     def judge(*_: object) -> Iterator[Judged]:
         rows, even = np.arange(10), np.full((10, 3), 1 / 3)
         seen = np.tile(np.array([0.2, 0.8, 0.2, 0.0], np.float32), (10, 1))
-        yield Judged(rows, even, even, even.astype(np.float32), even.astype(np.float16), seen, 0.3, clutter)
+        yield Judged(rows, even, even, even.astype(np.float32), even.astype(np.float16), seen, seen >= 0, 0.3, clutter)
 
     return judge
 
@@ -91,6 +92,15 @@ def test_views_are_drawn_by_what_is_seen_in_them_as_far_as_there_is_clutter(
     assert unseen == pytest.approx(0.001**clutter)  # never 0
     assert method.wrong == pytest.approx(0.3)
     assert method.view_shares(memory) is None
+
+
+def test_the_image_that_stands_in_for_missing_regions_has_one_part_in_all() -> None:
+    """An image with one region of three, its mirror image: three variants of the image share its part, 0.3."""
+    seen = np.array([[0.3, 0.6, 0.3, 0.3]], np.float32)
+    real = np.array([[True, True, False, False]])
+    judged = replace(next(judged_as(clutter=1.0)()), seen=seen, real=real)
+    assert view_shares(judged, views=5)[0].tolist() == pytest.approx([0.075, 0.6, 0.075, 0.075, 0.075])
+    assert view_shares(replace(judged, clutter=0.0), views=5)[0].tolist() == [1.0] * 5
 
 
 @pytest.mark.parametrize("part", ["probable_labels", "robust_loss", "choose_views"])
