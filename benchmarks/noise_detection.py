@@ -55,11 +55,15 @@ class Scored:
     seconds: float
     flagged: NDArray[np.bool_] | None = None  # what the tool itself calls wrong
     probability: bool = False  # whether the score claims to be one
+    suggested: NDArray[np.bool_] | None = None  # where it names another class
+    rightly: NDArray[np.bool_] | None = None  # where that is what the image shows
 
     def of(self, rows: NDArray[np.bool_]) -> "Scored":
         """The score of some of the images."""
-        flagged = None if self.flagged is None else self.flagged[rows]
-        return replace(self, score=self.score[rows], flagged=flagged)
+        flagged, suggested, rightly = (
+            None if said is None else said[rows] for said in (self.flagged, self.suggested, self.rightly)
+        )
+        return replace(self, score=self.score[rows], flagged=flagged, suggested=suggested, rightly=rightly)
 
 
 def main() -> None:
@@ -87,8 +91,11 @@ def measure(root: Path, out: Path, name: str, seed: int) -> Iterator[dict[str, o
     method = build_method(config, part.labels, len(classes)).eval()
     features = whole_features(part, method.network, config.model.imgsz, compute)
     began = time.monotonic()
-    ours = score_labels(method, part, config, compute).right.astype(np.float64)
-    mine = Scored(OURS, ours, time.monotonic() - began, ours < choose_threshold(ours), probability=True)
+    scores = score_labels(method, part, config, compute)
+    ours = scores.right.astype(np.float64)
+    suggested = scores.suggested >= 0
+    rightly = np.array([*classes, ""])[scores.suggested] == np.array([true or "" for true in true_labels(part)])
+    mine = Scored(OURS, ours, time.monotonic() - began, ours < choose_threshold(ours), True, suggested, rightly)
     alone = witnesses(part, method.network, config)
     counted = np.array([true != DEBATABLE for true in true_labels(part)])
     for scored in (mine, *alone, *others(features, part.labels, len(classes), seed)):
@@ -155,6 +162,9 @@ def figures(scored: Scored, right: NDArray[np.bool_]) -> dict[str, float | None]
         found["flagged"] = count / len(right)
         found["flag precision"] = float(wrong[scored.flagged].mean()) if count else None
         found["flag recall"] = float(scored.flagged[wrong].mean()) if known else None
+    if scored.suggested is not None and scored.rightly is not None:
+        found["suggested"] = int(scored.suggested.sum())
+        found["suggested rightly"] = int(scored.rightly[scored.suggested].sum()) if known else None
     if scored.probability:
         found["calibration error"] = calibration_error(scored.score, right)
     return found
@@ -170,7 +180,7 @@ def calibration_error(score: NDArray[np.float64], right: NDArray[np.bool_]) -> f
 
 
 FIGURES = ("auroc", "average precision", *(f"precision at {count}" for count in WORST), "flagged", "flag precision")
-FIGURES += ("flag recall", "calibration error", "seconds")
+FIGURES += ("flag recall", "suggested", "suggested rightly", "calibration error", "seconds")
 
 
 def write_csv(file: Path, rows: list[dict[str, object]]) -> None:

@@ -109,7 +109,10 @@ def describe_regions(records: Records, row: int, clean_box: list[float] | None) 
 def why(records: Records, rows: NDArray[np.int64]) -> list[dict[str, str]]:
     """For each image one plain sentence for each of its states, the gravest first; a sound one has one, too."""
     found = explain(records.table.take(pa.array(rows)))
-    return [said or {"clean": _sound(records, row)} for row, said in zip(rows.tolist(), found, strict=True)]
+    return [
+        said or {STATES[records.state[row]]: _sound(records, row)}
+        for row, said in zip(rows.tolist(), found, strict=True)
+    ]
 
 
 def _sound(records: Records, row: int) -> str:
@@ -118,7 +121,6 @@ def _sound(records: Records, row: int) -> str:
     if given != predicted:
         return f"Not clear: the model would say “{predicted}”, but the given label “{given}” has {percent(score)}."
     if score < CERTAIN:
-        return (
-            f"Probably right, but not certain: the model sees “{given}” too, but the label has only {percent(score)}."
-        )
+        untypical = "but this is no typical picture of it, and the label has only"
+        return f"Not clear: the model sees “{given}” too, {untypical} {percent(score)}."
     return f"Clean: the model sees “{given}” too, and the label has {percent(score)}."

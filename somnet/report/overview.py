@@ -1,4 +1,4 @@
-"""The first page: how much of the data is clean, what is wrong with the rest, and how that was found out."""
+"""The first page: how much of the data is clean, what is wrong or not clear, and how that was found out."""
 
 import shlex
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ TITLES = {
     "clean": "Clean",
     "label": "Wrong labels",
     "outlier": "Outliers",
+    "unclear": "Not clear",
     "background": "Small among clutter",
     "poor": "Poor pictures",
     "duplicate": "Duplicates",

@@ -70,7 +70,7 @@ def find_similar(records: Records, vectors: NDArray[np.floating], seen: NDArray[
     of_seen = of_given.copy()
     number = records.readable_number
     for label, rows in records.by_class():
-        best = rows[records.certain[rows]][-MOST_CLEAN:]  # by_class has the best last
+        best = rows[records.flags["clean"][rows]][-MOST_CLEAN:]  # by_class has the best last
         others = np.flatnonzero((seen == label) & (records.label != label) & ~records.unreadable)
         for into, mine in ((of_given, rows), (of_seen, others)):
             into[mine] = row_of[nearest_among(vectors, number[mine], number[best], OF_CLASS)]

@@ -30,7 +30,7 @@ def picture_name(row: int) -> str:
 
 def exemplars(records: Records, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of the best clean images in the worst-first rows of a class, the best first."""
-    clean = np.flatnonzero(records.flags["clean"][rows] & ~records.doubted[rows])
+    clean = np.flatnonzero(records.flags["clean"][rows])
     return clean[::-1][:EXEMPLARS]
 
 

@@ -133,15 +133,16 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
     right[unknown] = probability_right(right[unknown], right[~unknown])
     if beside.right is not None:
         log.info("label_score is calibrated by the %d images of val", len(beside.right))
-    explained = share * (1 - typicality.foreign(of_other, lift_of_other))
-    known = 1 - (1 - right) * (1 - explained)
     reviewed = np.append(part.judged_labels >= 0, dropped)
     found = Judgements(np.flatnonzero(reviewed), (given.label == labels)[reviewed]).some(seed)
     learnt = learn(scored_labels(right, own, similarity, labels, description), found)
     asked = np.append(~part.verified, np.zeros(len(dropped), bool))
+    right = expit(learnt.odds)  # what was learnt from a person holds for all that is said of an image
+    explained = share * (1 - typicality.foreign(of_other, lift_of_other))
+    known = 1 - (1 - right) * (1 - explained)
     suggested = suggestions(other, (1 - right) * explained, nearest)
     return LabelScores(
-        np.where(part.verified, 1.0, expit(learnt.odds[:n])).astype(np.float32),
+        np.where(part.verified, 1.0, right[:n]).astype(np.float32),
         np.where(part.verified, 1.0, known[:n]).astype(np.float32),
         np.where(part.verified, -1, suggested[:n]),
         most_telling(learnt, found.rows, asked),

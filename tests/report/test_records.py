@@ -16,6 +16,7 @@ from somnet.report.class_pages import counts_below, describe_all, describe_image
 from somnet.report.frame import script_json
 from somnet.report.records import STATES, Records, read_records
 from somnet.report.thumbnails import EXEMPLARS, chosen_rows, exemplars, fair_shares
+from somnet.runs.kinds import KINDS
 from somnet.runs.run import Run
 from tests.report.conftest import made_up_run
 
@@ -39,7 +40,7 @@ def test_the_gravest_fault_is_the_state(records: Records) -> None:
     for row in range(len(records)):
         faults = [name for name in STATES if records.flags[name][row]]
         assert STATES[records.state[row]] == faults[-1]
-        assert ("clean" in faults) == (len(faults) == 1 and faults[0] == "clean")
+        assert len(faults) == 1 or not {"clean", "unclear"} & set(faults)
     assert STATES[records.state[90]] == "unreadable"
 
 
@@ -80,6 +81,27 @@ def test_every_image_has_a_sentence_of_its_own_state(records: Records) -> None:
         assert begin is None or text.startswith(begin)
         if STATES[records.state[row]] == "label":
             assert ("are sure" in text) == bool(records.suggested[row] >= 0)
+
+
+def test_no_image_is_called_clean_that_is_not_typical(records: Records) -> None:
+    """Of three images without a fault only the one with a high score and no other opinion is clean."""
+    rows = np.arange(3)
+    score, predicted = (np.array(records.table[name].to_pylist()) for name in ("label_score", "predicted_label"))
+    given = np.array(records.table["given_label"].to_pylist())
+    score[rows], predicted[rows] = (0.99, 0.9, 0.99), given[rows]
+    predicted[rows[2]] = next(name for name in records.classes if name != given[rows[2]])
+    table = records.table
+    faults = {name: pa.nulls(len(table), pa.bool_()) for name in KINDS.values() if name in table.column_names}
+    scores = {"label_score": pa.array(score, pa.float32()), "predicted_label": pa.array(predicted)}
+    for name, values in {**faults, **scores}.items():
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    judged = Records(records.classes, table, records.regions)
+    assert [STATES[judged.state[row]] for row in rows] == ["clean", "unclear", "unclear"]
+    clean, untypical, other = (said for one in why(judged, rows) for said in one.values())
+    assert clean.startswith("Clean: the model sees")
+    assert untypical.startswith("Not clear: the model sees")
+    assert "no typical picture" in untypical
+    assert other.startswith("Not clear: the model would say")
 
 
 def test_a_card_says_why_for_each_fault_the_gravest_first(records: Records) -> None:

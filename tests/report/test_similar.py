@@ -85,7 +85,9 @@ def test_cards_compare_with_clean_images_of_both_classes(made: Run) -> None:
     for row in range(40):
         for rows, label in ((found.of_given[row], records.label[row]), (found.of_seen[row], seen(records)[row])):
             others = [other for other in rows.tolist() if other != NONE]
-            assert all(records.certain[other] and records.label[other] == label and other != row for other in others)
+            assert all(
+                records.flags["clean"][other] and records.label[other] == label and other != row for other in others
+            )
     agrees = seen(records) == records.label
     assert (found.of_seen[agrees] == NONE).all()  # there is nothing else to compare with
 

@@ -83,6 +83,13 @@ def test_a_class_that_is_more_varied_than_the_others_is_spared() -> None:
     assert spare_varied_classes(foreign, labels).tolist() == [0.0, 0.0, 0.0, 0.9, 0.0, 0.0]
 
 
+def alike(labels: NDArray[np.int64]) -> Part:
+    """Images with these labels, of three classes, without copies."""
+    columns = {field.name: pa.nulls(len(labels), field.type) for field in SCHEMA}
+    index = Index(Path(), ("ash", "elm", "oak"), pa.table(columns | {"label": pa.array(labels, pa.int32())}, SCHEMA))
+    return Part(index, cast(Scan, None), np.full(len(labels), -1))  # nothing of the files is needed
+
+
 def crawl() -> tuple[RegionFeatures, NDArray[np.int64], Part]:
     """Three classes of 100, of which 6 show another one and 12 of the first none, but all the same thing."""
     rng = np.random.default_rng(0)
@@ -91,10 +98,7 @@ def crawl() -> tuple[RegionFeatures, NDArray[np.int64], Part]:
     shown[:6] = (labels[:6] + 1 + np.arange(6) // 3) % 3
     shown[30:66:3] = 3
     features = rng.normal(size=(300, 1, 16)) / 2 + 4 * np.eye(4, 16)[shown][:, None]
-    columns = {field.name: pa.nulls(300, field.type) for field in SCHEMA} | {"label": pa.array(labels, pa.int32())}
-    index = Index(Path(), ("ash", "elm", "oak"), pa.table(columns, SCHEMA))
-    part = Part(index, cast(Scan, None), np.full(300, -1))  # nothing of the files is needed
-    return RegionFeatures(features.astype(np.float16), np.ones((300, 1), bool)), shown, part
+    return RegionFeatures(features.astype(np.float16), np.ones((300, 1), bool)), shown, alike(labels)
 
 
 def test_wrong_labels_and_foreign_pictures_are_told_apart() -> None:
@@ -115,13 +119,10 @@ def test_images_whose_labels_are_right_calibrate_the_others() -> None:
     rng = np.random.default_rng(1)
     labels = np.arange(120) % 3
     features = rng.normal(size=(120, 1, 16)) / 2 + 4 * np.eye(4, 16)[labels][:, None]
-    columns = {field.name: pa.nulls(120, field.type) for field in SCHEMA} | {"label": pa.array(labels, pa.int32())}
-    index = Index(Path(), part.index.classes, pa.table(columns, SCHEMA))
-    right = Part(index, cast(Scan, None), np.full(120, -1))
     everything = RegionFeatures(
         np.concatenate([regions.features, features.astype(np.float16)]), np.ones((420, 1), bool)
     )
-    found = judge(lambda: iter([(np.arange(420), everything)]), part, Beside(right=right), seed=0)
+    found = judge(lambda: iter([(np.arange(420), everything)]), part, Beside(right=alike(labels)), seed=0)
     wrong = shown != part.labels
     assert len(found.right) == 300
     assert (found.right[wrong] < choose_threshold(found.right)).mean() > 0.9
@@ -137,3 +138,23 @@ def test_all_that_lies_beside_the_training_images_is_told_apart() -> None:
     both = Beside(some, part)
     assert both.is_dropped().tolist() == [True] * 4 + [False] * 300
     assert both.labels().tolist() == [*some.labels, *part.labels]
+
+
+def test_what_a_person_drops_tells_what_the_others_like_it_are() -> None:
+    """40 of 100 images of a class are of another kind: they pass for a kind of it until five of them are dropped."""
+    rng, labels = np.random.default_rng(0), np.arange(300) % 3
+    foreign = np.flatnonzero(labels == 0)[:40]
+    centres = 4 * np.eye(4, 16)
+    centres[3, 0] = 4
+    features = (
+        rng.normal(size=(300, 1, 16)) / 2 + centres[np.where(np.isin(np.arange(300), foreign), 3, labels)][:, None]
+    )
+    regions = RegionFeatures(features.astype(np.float16), np.ones((300, 1), bool))
+    before = judge(lambda: iter([(np.arange(300), regions)]), alike(labels), Beside(), seed=0)
+    assert (before.right[foreign] > 0.9).all()
+    order = np.append(np.setdiff1d(np.arange(300), foreign[:5]), foreign[:5])
+    beside = Beside(dropped=alike(labels[foreign[:5]]))
+    after = judge(lambda: iter([(np.arange(300), regions.take(order))]), alike(labels[order[:295]]), beside, seed=0)
+    others = np.isin(order[:295], foreign)
+    assert (after.right[others] < 0.5).all()
+    assert (after.known[others] < 0.5).all()

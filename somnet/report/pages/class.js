@@ -108,7 +108,7 @@
   }
 
   function drawExemplars() {
-    const clean = current.rows.filter((row) => images.is(row, "clean") && images.suggestion(row) === null);
+    const clean = current.rows.filter((row) => images.is(row, "clean"));
     const best = Array.from(clean.slice(-EXEMPLARS)).reverse();
     byId("exemplars").replaceChildren(...best.map((row) => sheet.tile(row, address(row))));
     byId("no-exemplars").hidden = best.length > 0;

@@ -55,7 +55,7 @@ somnet.images = (() => {
 
   const kindTest = {
     all: () => true,
-    issues: (row) => !is(row, "clean"),
+    issues: (row) => !is(row, "clean") && !is(row, "unclear"),
     first: (row) => columns.first[row] > 0,
   };
   const decisionTest = {
