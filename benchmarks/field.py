@@ -30,6 +30,7 @@ METHODS = ",".join(
         "elr on first box=elr:views.mirror=false,views.crops=0,views.proposals=1",
         "elr on random boxes=elr:views.mirror=false,views.crops=3,views.proposals=0",
         "elr with as many passes as somnet=elr:train.epochs=39",
+        "somnet on first box=somnet:views.proposals=1",
         f"somnet without memory=somnet:{EVEN}",
         "somnet without d-score=somnet:somnet.weighting.d_score=false",
         "somnet without r-score=somnet:somnet.weighting.r_score=false",

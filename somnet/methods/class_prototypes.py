@@ -4,7 +4,8 @@ Similar is a matter of the directions that count. Let x be unit vectors of all i
 Where S is large, images differ whatever they show (a dark or bright ground, close or far), and where it is small a
 difference tells. So x is seen as
 
-    L^-1 (x - m)   with   L L' = S + s I,   s the mean variance of a direction, which keeps the inverse tame,
+    L^-1 (x - m)   with   L L' = S + s I,   s the mean variance of the directions that images
+                                                    differ in, which keeps the inverse tame,
 
 of which cosines are those of Mahalanobis' product: `Whitening`. Without it, what is typical of all web photos counts
 most. With it pictures of one kind, however few, are far from everything else and near to each other. So which images

@@ -32,7 +32,7 @@ class Judged:
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
     seen: NDArray[np.float32]  # (b, P) how likely each region shows what the image probably shows
     real: NDArray[np.bool_]  # (b, P) false: the image once more, where it has fewer regions
-    wrong: float  # share of all labels that are another class's
+    wrong: float  # share of all labels that are drawn at random, some of them rightly
     clutter: float  # how probable it is that the best region of an image tells what it shows, and not all of them
 
 
@@ -74,7 +74,7 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     evidence = witnesses.hear(known, np.arange(len(asked)))
     posterior = fit_posterior(evidence[list(heard)], labels[asked], verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
-    log.debug("about %.0f %% of the labels are another class's; witnesses weigh %s", 100 * posterior.wrong, weights)
+    log.debug("about %.0f %% of the labels are drawn at random; witnesses weigh %s", 100 * posterior.wrong, weights)
     clutter = things_among_clutter(evidence, labels[asked], heard, verified)
 
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:

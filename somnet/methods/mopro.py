@@ -99,9 +99,10 @@ class MoPro(Method):
     Deviations from the paper: momentum 0.99 for 0.999, which would take thousands of steps to forget its start, and
     a plain mean at first; the moving average is in evaluation mode, where the authors shuffle batches between GPUs; the
     queue holds at most a quarter of the training images (theirs holds 8192 of 2.4 million), else it would be full
-    of the very images that are contrasted; prototypes move once per batch, by as much as its images would move them
-    one by one; views are drawn like those of all methods, not a weak and a strong one; one cosine of the learning rate;
-    the classifier is not trained again afterwards on the cleaned labels.
+    of the very images that are contrasted; of few classes many of its keys are of the same class, where theirs has
+    1,000; prototypes move once per batch, by as much as its images would move them one by one; views are drawn like
+    those of all methods, not a weak and a strong one; one cosine of the learning rate; the classifier is not trained
+    again afterwards on the cleaned labels.
     An image is charged with one pass: the second view takes no gradient.
     State: queue, prototypes, the moving average of the network, and the label that each image was last used with.
     """

@@ -1,12 +1,13 @@
 """SOMNet+, the default method: it trains on what a label probably should be, and SOMNet's memory reads what was learnt.
 
-What is left of SOMNet and of ideas beyond it after each had to beat its control (docs/results.md):
+What is left of SOMNet and of ideas beyond it. docs/results.md says what each part of the training is worth beside its
+control; the memory, which judges and does not train, was not measured alone.
 
 1. Before training, other images are heard about each image: belief in its regions, prototypes of the classes and
    neighbours, from features that no label has touched (label_evidence.py). What each is worth, and which share e of the
-   labels is wrong, is whatever makes the given labels most likely (label_posterior.py). This gives each image i a
-   distribution t_i over the classes: where labels are right, t_i is the label; where they are flipped, it is what the
-   image shows. Nothing is relabelled by a network that has seen the label, so no mistake feeds itself.
+   labels is drawn at random, is whatever makes the given labels most likely (label_posterior.py). This gives each image
+   i a distribution t_i over the classes: where labels are right, t_i is the label; where they are flipped, it is what
+   the image shows. Nothing is relabelled by a network that has seen the label, so no mistake feeds itself.
 2. The network is trained with t_i, one drawn view of an image at a time. Where labels are wrong some t_i are, too, and
    a loss that a wrong one cannot pull at is better than cross entropy: a step takes
 
@@ -82,7 +83,7 @@ class SomNetPlus(SomNet):
     weighted = frozenset({"cls", "reverse"})
     settings: SomnetSettings  # of SOMNet
     judged: Tensor  # () whether the distributions are known
-    wrong: Tensor  # () e, the share of labels that are wrong
+    wrong: Tensor  # () e, the share of labels that are drawn at random
     shares: Tensor  # (n, V) how often each view is drawn
 
     def __init__(self, config: Config, network: Network, labels: Tensor, classes: int) -> None:

@@ -16,7 +16,7 @@ class MemorySettings(Section):
     d_lr: Rate = 0.01  # of D
     r_lr: Rate = 0.001  # of R, lower: a row of R spreads over many slots, is short, and so has a steep cosine
     init_epochs: Count = 5  # over features that are computed once
-    joint_lr: Rate = 0.1  # learning rates in the joint phase, relative to those above, where the initialisation ended
+    joint_lr: Rate = 0.1  # learning rates in the joint phase, relative to those above
     detach: bool = True  # False: the memory loss trains the CNN too, as in Eq. 11
     kmeans: bool = False  # True: K-means at the start of each joint epoch instead of the trained memory
 

@@ -21,6 +21,7 @@ KINDS = {  # the gravest last; their columns
     "label": "is_label_issue",
     "unreadable": "is_unreadable_issue",
 }
+AT_ONCE = 10_000  # images whose reasons are written at a time
 _NAMES = {  # of one, of several
     "duplicate": ("duplicate", "duplicates"),
     "poor": ("poor picture", "poor pictures"),
@@ -61,6 +62,17 @@ def explain(images: pa.Table) -> list[dict[str, str]]:
         for number in np.flatnonzero(flags(images, kind)).tolist():
             found[number][kind] = _SENTENCES[kind](rows[number])
     return found
+
+
+def with_reasons(images: pa.Table) -> pa.Table:
+    """The table with these sentences in a last column, `reasons`; empty for images that have none."""
+    said = np.full(images.num_rows, None, object)
+    rows = np.flatnonzero(np.any([flags(images, kind) for kind in KINDS], axis=0))
+    needed = images.select([name for name in images.column_names if name != "clean_box"])
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE]
+        said[some] = [" ".join(found.values()) for found in explain(needed.take(pa.array(some)))]
+    return images.append_column("reasons", pa.array(said, pa.string()))
 
 
 def percent(share: float | None) -> str:

@@ -10,7 +10,8 @@ whose share of the others is s,
     (1 - r) t            and is suggested where that is sure;
     (1 - r) (1 - t)      else it shows none of the classes: outlier_score is 1 minus this.
 
-Where labels are flipped a tells, where pictures show no class at all q(y). Both are of the network before it was
+Where labels are flipped a tells, where pictures show no class at all q(y), which is 0 in a class most of whose images
+it would call foreign: it is just more varied. Both are of the network before it was
 trained, which no label has touched.
 Where there is a clean validation split, r is what its images make of it (methods/right_examples.py). Where a person has
 judged some labels, the others' scores are corrected by that (methods/review.py).

@@ -35,7 +35,7 @@ from somnet.runs.doubt import flagged_sentence
 from somnet.runs.embedding import compact_vectors, untouched_network, write_vectors
 from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.file_issues import with_file_issues
-from somnet.runs.kinds import counted_kinds
+from somnet.runs.kinds import counted_kinds, with_reasons
 from somnet.runs.label_scores import Beside, score_labels, with_label_scores
 from somnet.runs.run import Evaluation, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_issues
@@ -268,7 +268,7 @@ def score(job: Job) -> tuple[pa.Table, Truth] | None:
     scores = score_labels(job.method, part, job.config, job.compute, Beside(job.data.dropped, job.data.right))
     images = with_file_issues(with_label_scores(images, scores, job.data.classes), job.data)
     truth = against_truth(images, part)
-    images = with_unreadable(images, job.data.unreadable)
+    images = with_reasons(with_unreadable(images, job.data.unreadable))
     write_issues(job.out, images)
     write_vectors(job.out / VECTORS, describe_images(job))
     write_duplicates(job.out / DUPLICATES, job.data)

@@ -26,7 +26,7 @@ def test_an_entry_is_a_config_and_a_folder(entry: Entry) -> None:
         "somnet-ng2",
         "somnet-L12x12",
         "somnet-no-a-score",
-    )  # the last: full size
+    )  # the last: at full size the area score is left out
     assert (config == same) == (entry.name in defaults)
 
 
@@ -34,6 +34,11 @@ def test_the_ablations_are_those_of_the_paper() -> None:
     weighting = {name: Config().with_settings(entry.settings).of(SomnetSettings) for name, entry in ENTRIES.items()}
     for score in "dra":
         assert not getattr(weighting[f"somnet-no-{score}-score"].weighting, f"{score}_score")
+        kept = {one: getattr(weighting[f"somnet-no-{score}-score"].weighting, f"{one}_score") for one in "dra"}
+        assert kept == {one: one != score for one in "dra"}
+    everything = weighting["somnet-all-scores"].weighting
+    assert (everything.d_score, everything.r_score, everything.a_score) == (True, True, True)
+    assert all(weighting[f"somnet-{name}"].weighting.a_score for name in ("p40", "no-roi", "kmeans", "no-som"))
     without = weighting["somnet-no-roi"]
     assert (without.images_per_bag, without.weighting.keep_first, without.weighting.keep_last) == (5, 0.6, 0.6)
     assert not without.weighting.rois

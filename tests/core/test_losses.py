@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from somnet.core.losses import classification_loss, total_loss
+from somnet.core.losses import classification_loss, scale_gradient, total_loss
 from somnet.core.types import BagBatch
 
 
@@ -35,6 +35,17 @@ def test_classification_loss_does_not_grow_with_the_batch() -> None:
     logits, label = torch.tensor([[2.0, -1.0]]), torch.tensor([1])
     one, many = classification_loss(logits, label), classification_loss(logits.repeat(7, 1), label.repeat(7))
     assert float(one) == pytest.approx(float(many))
+
+
+def test_a_sum_over_bags_trains_the_network_as_strongly_as_a_mean() -> None:
+    """The gradient of a sum of squares is 2 x; of a batch of 2, and of the same twice, a bag has half and a quarter."""
+    for copies in (1, 2):
+        x = torch.tensor([[1.0, -2.0], [3.0, 0.5]]).repeat(copies, 1).requires_grad_()
+        seen = scale_gradient(x, len(x))
+        assert torch.equal(seen, x)
+        torch.autograd.backward((seen**2).sum())
+        assert x.grad is not None
+        assert torch.allclose(x.grad, 2 * x.detach() / (2 * copies))
 
 
 def test_total_loss_is_the_sum_of_all_terms() -> None:

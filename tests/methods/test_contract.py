@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 KMEANS = {"somnet.memory.kmeans": True, "somnet.memory.side": 2}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in METHODS}
 CASES["somnet with K-means"] = ("somnet", KMEANS)
+CASES["somnet with Eq. 11"] = ("somnet", {"somnet.memory.detach": False})
 CASES["divide-mix"] = ("divide-mix", {"train.epochs": 6})  # enough to mix
 
 
@@ -152,7 +153,8 @@ def part_of(batch: BagBatch, some: slice) -> BagBatch:
     images = batch.images
     if len(images):
         images = images.view(*batch.rows.shape, -1, *images.shape[1:])[some].flatten(0, 2)
-    return BagBatch(batch.rows[some], batch.label[some], batch.boxes[some], batch.mask[some], images)
+    own = BagBatch(batch.rows[some], batch.label[some], batch.boxes[some], batch.mask[some], images)
+    return replace(own, whole=len(batch.label))
 
 
 def test_a_weight_multiplies_the_losses_that_a_method_names(toy_of_each: "Toy") -> None:

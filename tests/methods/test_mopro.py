@@ -31,6 +31,15 @@ def mopro(made: "Toy") -> MoPro:
     return made.method
 
 
+def test_features_are_projected_by_two_layers(toy: "MakeToy") -> None:
+    made = toy("mopro", **{"mopro.width": 8})
+    kinds = [type(layer) for layer in mopro(made).projection]
+    assert kinds == [torch.nn.Linear, torch.nn.ReLU, torch.nn.Linear]
+    x = torch.randn(4, made.method.network.width, generator=torch.Generator().manual_seed(0))
+    assert not torch.allclose(mopro(made).projection(2 * x), 2 * mopro(made).projection(x))  # it bends
+    assert mopro(made).projection(x).shape == (4, 8)
+
+
 def test_labels_are_replaced_kept_or_dropped() -> None:
     confidence = torch.tensor([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.3, 0.2], [0.05, 0.9, 0.05]])
     assert corrected(torch.tensor([1, 1, 1, 1]), confidence, threshold=0.8).tolist() == [0, 1, DROPPED, 1]
