@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from somnet.cleaning.names import Names
 from somnet.cleaning.verdicts import POLICIES, Policy, Verdicts, judge
-from somnet.data.decisions import DROP, Decision, check_decisions, read_decisions
+from somnet.data.decisions import DROP, KEEP, RELABEL, Decision, check_decisions, read_decisions
 from somnet.data.decode import read_picture
 from somnet.data.index import Index
 from somnet.data.location import Location, bring
@@ -35,7 +35,7 @@ from somnet.system.signals import AGAIN, stopping_signals
 
 log = logging.getLogger("somnet")
 
-METADATA, REMOVED, IN_DOUBT = "metadata.parquet", "removed.csv", "kept_in_doubt.csv"
+METADATA, REMOVED, CHANGED, IN_DOUBT = "metadata.parquet", "removed.csv", "changed.csv", "kept_in_doubt.csv"
 FORMATS = ("imagefolder", *ANNOTATIONS, "cleanlab", "huggingface")
 CROP_QUALITY = 95
 MARGIN = 0.15  # around a crop, as a share of its sides: what is at the edge of a box is often part of the thing
@@ -144,21 +144,35 @@ def clean(
 
 
 def _decisions(run: RunFolder, rules: CleaningRules) -> dict[str, Decision]:
-    """What a person decided, in the file that was given or else that of `somnet review`, about the run's images."""
+    """What a person decided about the run's images: before the training, and since then.
+
+    The latter is in the file that was given, or else that of `somnet review`, and counts more.
+    """
+    used, dropped = _used_decisions(run), set(_dropped_before(run))
+    kept = {name: Decision(KEEP) for name, one in used.items() if one.action in (KEEP, RELABEL)}  # with its new label
     file = run.path / DECISIONS if rules.decisions is None else Path(rules.decisions)
     if rules.decisions is None and not file.is_file():
-        return {}
-    decided, before = read_decisions(file), set(_dropped_before(run))
+        return kept
+    decided = read_decisions(file)
     if rules.decisions is None:
         log.info("%s: what was decided there is followed", file)
-    return {name: one for name, one in decided.items() if one.action != DROP or name not in before}
+    if wanted := [name for name, one in decided.items() if name in dropped and one.action in (KEEP, RELABEL)]:
+        raise ConfigError(
+            f"{wanted[0]} was dropped before {run.path} was trained, so nothing is known of it there: train again with "
+            f"--decisions {run.path / USED_DECISIONS} --decisions {file}, and clean that run"
+        )
+    return kept | {name: one for name, one in decided.items() if name not in dropped}
+
+
+def _used_decisions(run: RunFolder) -> dict[str, Decision]:
+    """What a person had decided before the training."""
+    file = run.path / USED_DECISIONS
+    return read_decisions(file) if file.is_file() else {}
 
 
 def _dropped_before(run: RunFolder) -> list[str]:
     """Names of the images that a person had dropped before the training."""
-    file = run.path / USED_DECISIONS
-    used = read_decisions(file) if file.is_file() else {}
-    return [name for name, one in used.items() if one.action == DROP]
+    return [name for name, one in _used_decisions(run).items() if one.action == DROP]
 
 
 def _check_images(run: RunFolder, index: Index) -> None:
@@ -207,7 +221,9 @@ def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
         listed += _write_other_images(folder, job.index, others, names, advance)
     pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), folder / METADATA, compression="zstd")
     _write_removed(folder / REMOVED, job)
-    _write_in_doubt(folder / IN_DOUBT, images, job.scores, job.verdicts)
+    stay = list(zip(images, _staying(job.verdicts), strict=True))
+    _write_changed(folder / CHANGED, stay, job.scores, job.verdicts)
+    _write_in_doubt(folder / IN_DOUBT, stay, job.scores, job.verdicts)
     for name in dict.fromkeys(formats):
         if name in ANNOTATIONS:
             ANNOTATIONS[name](folder, images, job.run.classes)
@@ -233,7 +249,7 @@ def _write_training_images(
     """Bring the training images that stay; their labels for other programs, and their rows of the manifest."""
     index, scores, verdicts = job.index, job.scores, job.verdicts
     rows, sizes, boxes = (
-        _rows_of(scores["file_name"].to_pylist(), index),
+        _rows_of(scores["file_name"].to_pylist(), index, verdicts),
         _sizes(job.run, scores),
         scores["clean_box"].to_pylist(),
     )
@@ -241,7 +257,7 @@ def _write_training_images(
     for place, row in enumerate(rows):
         advance(1)
         label = verdicts.labels[place]
-        if verdicts.reasons[place] is not None or label is None:
+        if verdicts.reasons[place] is not None or label is None or row is None:
             continue
         original, source = _original(index, row), index.location(row)
         box: Box = tuple(boxes[place])
@@ -289,20 +305,23 @@ def _write_other_images(
     return listed
 
 
-def _rows_of(names: list[str], index: Index) -> list[int]:
-    """The row of the index for each image of the scores: by name, and in order where a name occurs twice."""
+def _rows_of(names: list[str], index: Index, verdicts: Verdicts) -> list[int | None]:
+    """The row of the index for each image of the scores: by name, and in order where a name occurs twice.
+
+    None: it is not there any more, but it would not stay either.
+    """
     places: dict[str, list[int]] = defaultdict(list)
     splits = index.column("split")
     for row, name in reversed(list(enumerate(index.column("file_name")))):
         if splits[row] == "train":
             places[display_name(name)].append(row)
-    rows = []
-    for name in names:
-        if not places[name]:
+    rows: list[int | None] = []
+    for name, reason in zip(names, verdicts.reasons, strict=True):
+        if not places[name] and reason is None:
             raise RunError(
                 f"{name} is not in {index.root} any more: restore the data, or say where they are now with --data"
             )
-        rows.append(places[name].pop())
+        rows.append(places[name].pop() if places[name] else None)
     return rows
 
 
@@ -364,11 +383,27 @@ def _write_removed(file: Path, job: _Job) -> None:
             table.writerow((*map(csv_cell, (name, label, "decision", "dropped before the training")), ""))
 
 
-def _write_in_doubt(file: Path, images: list[Labelled], scores: pa.Table, verdicts: Verdicts) -> None:
+def _staying(verdicts: Verdicts) -> list[int]:
+    """The places of the images that stay."""
+    return [place for place, reason in enumerate(verdicts.reasons) if reason is None and verdicts.labels[place]]
+
+
+def _write_changed(file: Path, stay: list[tuple[Labelled, int]], scores: pa.Table, verdicts: Verdicts) -> None:
+    """What is not as it was: another label, or the picture cut to a region."""
+    names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(("file_name", "kept_as", "label", "new_label", "cropped"))
+        for image, place in stay:
+            if verdicts.crops[place] or image.label != given[place]:
+                cells = (names[place], image.file_name, given[place], image.label)
+                table.writerow((*map(csv_cell, cells), str(bool(verdicts.crops[place])).lower()))
+
+
+def _write_in_doubt(file: Path, stay: list[tuple[Labelled, int]], scores: pa.Table, verdicts: Verdicts) -> None:
     """What was kept although something is wrong with it, the lowest score first."""
     names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
-    kept = [place for place, reason in enumerate(verdicts.reasons) if reason is None and verdicts.labels[place]]
-    doubtful = [(image, place) for image, place in zip(images, kept, strict=True) if verdicts.doubts[place]]
+    doubtful = [(image, place) for image, place in stay if verdicts.doubts[place]]
     with file.open("w", newline="", encoding="utf-8") as stream:
         table = csv.writer(stream, lineterminator="\n")
         table.writerow(("file_name", "kept_as", "label", "label_score", "reason"))

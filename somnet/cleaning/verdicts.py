@@ -53,7 +53,7 @@ def judge(
     case.keep_classes()
     crops = case.clear_crops() if policy == "crop" else np.zeros(len(case.names), bool)
     whole = case.stays() & flags(scores, "background") & ~crops if policy == "crop" else crops
-    weights = np.where(case.readable, case.score, 0.0) if policy == "reweight" else np.ones(len(case.names))
+    weights = case.weights() if policy == "reweight" else np.ones(len(case.names))
     return Verdicts(case.reasons, case.details, case.labels, weights, crops, case.doubts(threshold, whole), threshold)
 
 
@@ -146,6 +146,10 @@ class _Case:
         believed = _numbers(self.scores, "belief", missing=0.0) >= BELIEVED
         crops: NDArray[np.bool_] = self.stays() & flags(self.scores, "background") & believed & (self.score >= SURE)
         return crops
+
+    def weights(self) -> NDArray[np.float64]:
+        """How far each image (n,) is to be trusted: what a person decided fully, others by their score."""
+        return np.where(self.free, self.score, self.readable.astype(np.float64))
 
     def doubts(self, threshold: float, whole: NDArray[np.bool_]) -> list[str | None]:
         """Why images that stay are doubtful; `whole` (n,) are those left whole as their region is."""

@@ -11,6 +11,7 @@ from rich.table import Table
 from somnet.cli.app import DataArgument, DeviceOption, LinksOption, RunArgument, WorkersOption, app, console
 from somnet.errors import TrainingStopped
 from somnet.system.files import screen_text
+from somnet.system.folders import USED_DECISIONS
 
 MOST_CONFUSIONS = 5
 
@@ -96,8 +97,10 @@ def review(
             with stopping_signals():  # also where a shell has set Ctrl-C aside, as for a command in the background
                 server.serve_forever()
         except TrainingStopped:
-            decided, data = str(server.decisions.path), Run(run).data["path"]
-            learn = shlex.join(["somnet", "train", data, "--decisions", decided, "--out", "NEW"])
+            decided, data, used = str(server.decisions.path), Run(run).data["path"], Run(run).path / USED_DECISIONS
+            rounds = [str(used), decided] if used.is_file() else [decided]  # the latest last
+            options = [word for one in rounds for word in ("--decisions", one)]
+            learn = shlex.join(["somnet", "train", data, *options, "--out", "NEW"])
             clean = shlex.join(["somnet", "clean", str(run), "--decisions", decided, "--out", "DIR"])
             console.print(f"next, learn from them:        {learn}", markup=False, soft_wrap=True)
             console.print(f"      or write clean data:    {clean}", markup=False, soft_wrap=True)

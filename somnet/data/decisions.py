@@ -5,6 +5,7 @@ verified: their label is beyond doubt.
 """
 
 import csv
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from somnet.data.index import Index
-from somnet.errors import ConfigError
+from somnet.errors import ConfigError, did_you_mean
 from somnet.system.files import atomic_path, csv_cell, csv_text, display_name
+
+log = logging.getLogger("somnet")
 
 KEEP, DROP, RELABEL, UNSURE = "keep", "drop", "relabel", "unsure"
 ACTIONS = (KEEP, DROP, RELABEL, UNSURE)  # unsure: looked at, and left to the scores
@@ -49,8 +52,9 @@ def read_decisions(file: Path) -> dict[str, Decision]:
     for line, row in enumerate(rows, start=2):
         name, action, label = (csv_text(row.get(column) or "") for column in COLUMNS)
         if not name or action not in ACTIONS or (action == RELABEL and not label):
+            said = f", '{action}'" if name and action not in ACTIONS else ""
             raise ConfigError(
-                f"{file} line {line} is not a decision: write file_name, decision ({', '.join(ACTIONS)}) and, to "
+                f"{file} line {line} is not a decision{said}: write file_name, decision ({', '.join(ACTIONS)}) and, to "
                 "relabel, the label"
             )
         decision = Decision(action, label if action == RELABEL else None)
@@ -83,14 +87,29 @@ def write_decisions(file: Path, decisions: Decisions) -> None:
 
 
 def check_decisions(decisions: Decisions, names: Collection[str], classes: Sequence[str]) -> None:
-    """Refuse decisions about images that are not there, or with labels that are no class."""
-    if unknown := sorted(set(decisions).difference(names)):
+    """Refuse decisions about images that are not there, or with labels that are no class.
+
+    Who has dropped an image may have deleted it since.
+    """
+    missing = set(decisions).difference(names)
+    if unknown := sorted(name for name in missing if decisions[name].action != DROP):
+        others = f", and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
         raise ConfigError(
-            f"{len(unknown)} decisions are about training images that are not there, as {unknown[0]}: take the "
+            f"the decisions are about training images that are not there, as {unknown[0]}{others}: take the decisions "
+            "of a report on these data, or delete these lines"
+        )
+    if missing and missing == set(decisions):
+        raise ConfigError(
+            f"none of the {len(missing):,} images that the decisions drop, as {min(missing)}, is there: take the "
             "decisions of a report on these data"
         )
+    if missing:
+        log.warning("%d images that were to be dropped are not there any more, as %s", len(missing), min(missing))
     if odd := sorted({d.label for d in decisions.values() if d.label is not None} - set(classes)):
-        raise ConfigError(f"the decisions name a class that the data do not have, '{odd[0]}': fix the label")
+        raise ConfigError(
+            f"the decisions name a class that the data do not have, '{odd[0]}':{did_you_mean(odd[0], classes)} fix the "
+            "label"
+        )
 
 
 def with_decisions(index: Index, decisions: Decisions) -> Index:

@@ -12,7 +12,10 @@ Before anybody has looked, label i is right with log-odds l_i, those of label_sc
                                                               all with the same label: who takes A for B does it often.
 
 With judgements r_i = 1 (right) or 0 (wrong) of some images, which are right with probability sigma(l_i + g_i), the most
-probable g is K a, where a_i = r_i - sigma(l_i + g_i) for these images and 0 for all others. Beforehand g = 0 is most
+probable g is K a, where a_i = w_i (r_i - sigma(l_i + g_i)) for these images and 0 for all others. A person also drops
+right pictures, a share OTHERWISE of them, because they are ugly, copies or of a class that nobody wants any longer;
+that says nothing about labels. So w_i is the probability that a dropped image was dropped for its label, by what was
+known of it, (1 - p_i) / (1 - p_i + OTHERWISE p_i) with p_i = sigma(l_i), and 1 for r_i = 1. Beforehand g = 0 is most
 probable, so few judgements change little, and none changes nothing. This is a Gaussian process; what is left of it for
 ALIKE = TYPICAL = 0 is Platt's calibration.
 
@@ -30,6 +33,7 @@ from scipy.special import expit, logit
 from sklearn.utils.extmath import randomized_svd
 
 LEVEL, BELIEF, TYPICAL, ALIKE = 2.0, 1.0, 0.5, 2.0  # how far the log-odds may be off
+OTHERWISE = 0.03  # share of right pictures that a person drops or relabels all the same
 COUNT = 50  # images that are proposed
 STEEP = 3.0  # how soon images are no longer alike
 MOST_JUDGED = 1000  # that are learnt from, so that time and memory stay bounded; of more, some
@@ -125,14 +129,16 @@ def learn(scored: Scored, judged: Judgements) -> Scored:
     known = scored.take(judged.rows)
     k = known.covariance(known)
     root = np.linalg.cholesky(k + 1e-6 * np.eye(len(k)))  # g = root z, z standard normal
-    sign = np.where(judged.right, 1.0, -1.0)
+    sign, wrong = np.where(judged.right, 1.0, -1.0), expit(-known.odds)
+    weight = np.where(judged.right, 1.0, wrong / (wrong + OTHERWISE * (1 - wrong)))  # (m,) w
 
     def loss(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         margin = sign * (known.odds + root @ z)
-        return float(z @ z / 2 + np.logaddexp(0, -margin).sum()), z - root.T @ (sign * expit(-margin))
+        slope = weight * sign * expit(-margin)
+        return float(z @ z / 2 + weight @ np.logaddexp(0, -margin)), z - root.T @ slope
 
     z = minimize(loss, np.zeros(len(k)), jac=True, method="L-BFGS-B").x
-    a = judged.right - expit(known.odds + root @ z)  # (m,)
+    a = weight * (judged.right - expit(known.odds + root @ z))  # (m,)
     blocks = np.array_split(np.arange(len(scored)), 1 + len(scored) * len(a) // 2**24)
     g = np.concatenate([scored.take(block).covariance(known) @ a for block in blocks])
     return replace(scored, odds=scored.odds + g)

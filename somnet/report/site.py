@@ -22,7 +22,7 @@ from somnet.report.training_curves import write_training_page
 from somnet.report.twins import write_twins
 from somnet.runs.run_folder import PICTURES, RunFolder
 from somnet.system.files import display_name
-from somnet.system.folders import DECISIONS, DUPLICATES, ISSUES, REPORT
+from somnet.system.folders import DECISIONS, DUPLICATES, ISSUES, REPORT, USED_DECISIONS
 from somnet.system.replacing import clear_folder, is_written, replaced_folder, settle_folder
 from somnet.system.version import VERSION
 
@@ -98,8 +98,10 @@ def write_pages(run: RunFolder, folder: Path, pictures: int) -> NDArray[np.bool_
     write_map_page(frame, vectors, ~records.unreadable, folder)
     write_memory_pages(frame, run, records, originals, folder)
     write_training_page(frame, run, folder)
-    paths = {"run_path": run.path, "decisions_path": run.path / DECISIONS}
+    paths = {"run_path": run.path, "decisions_path": run.path / DECISIONS, "data_path": run.data["path"]}
     typed = {name: shlex.quote(str(path)) for name, path in paths.items()}
+    used = run.path / USED_DECISIONS
+    typed["earlier"] = f" --decisions {shlex.quote(str(used))}" if used.is_file() else ""
     frame.write_page(folder, "decisions.html", "decisions.html", page="Decisions", **typed)
     write_overview(frame, run, records, have, folder)
     return have

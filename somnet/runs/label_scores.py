@@ -49,6 +49,7 @@ from somnet.system.ranks import ALONE
 
 log = logging.getLogger("somnet")
 
+USUAL = 0.25  # share of the images of a class that are less typical of it than one for which it is suggested
 TINY = 1e-12
 
 
@@ -114,6 +115,7 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
     """The same from what the regions of all images look like, the training images first."""
     n, given = len(part), _before_review(part, beside)
     labels, dropped = given.judged, beside.is_dropped()  # (N,), (N - n,)
+    classes = range(len(part.index.classes))
     own, share, similarity, lift, of_other, lift_of_other = np.zeros((6, len(labels)))
     other, nearest = np.zeros((2, len(labels)), np.int64)
     description = np.zeros((len(labels), WIDTH), np.float16)
@@ -141,7 +143,10 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
     right = expit(learnt.odds)  # what was learnt from a person holds for all that is said of an image
     explained = share * (1 - typicality.foreign(of_other, lift_of_other))
     known = 1 - (1 - right) * (1 - explained)
-    suggested = suggestions(other, (1 - right) * explained, nearest)
+    usual = np.array(
+        [np.quantile(similarity[labels == one], USUAL) if (labels == one).any() else np.inf for one in classes]
+    )
+    suggested = suggestions(other, (1 - right) * explained, (other == nearest) & (of_other >= usual[other]))
     return LabelScores(
         np.where(part.verified, 1.0, right[:n]).astype(np.float32),
         np.where(part.verified, 1.0, known[:n]).astype(np.float32),
@@ -163,13 +168,13 @@ def _before_review(part: Part, beside: Beside) -> GivenLabels:
     )
 
 
-def suggestions(other: NDArray[np.int64], sure: NDArray[np.float64], nearest: NDArray[np.int64]) -> NDArray[np.int64]:
+def suggestions(other: NDArray[np.int64], sure: NDArray[np.float64], typical: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The other class (n,) of each image, where it is to be suggested, else -1: on two conditions.
 
-    That must be `sure` (n,), as a probability, and the image typical of that very class: more similar to its prototype
-    than to all others, of which `nearest` (n,) is the class.
+    That must be `sure` (n,), as a probability, and the image `typical` (n,) of that very class: more similar to it than
+    to all others, and more than a quarter of the images that are labelled so are.
     """
-    return np.where((sure >= SURE) & (other == nearest), other, -1)
+    return np.where((sure >= SURE) & typical, other, -1)
 
 
 def spare_varied_classes(foreign: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -124,7 +124,10 @@ def test_table_3_has_the_papers_figures_beside() -> None:
 
 def test_table_2_has_a_row_per_ablation() -> None:
     results = [*RESULTS, Result("somnet-no-som", 0, top1=0.7)]
-    comparison, stands_for = Comparison("photos", list(SAME), (0, 1), results), SAME | {"somnet-all-scores": "somnet"}
+    comparison, stands_for = (
+        Comparison("photos", [*SAME, "somnet"], (0, 1), results),
+        SAME | {"somnet-all-scores": "somnet"},
+    )
     rows = {row[""]: row for row in table_of(comparison_table(comparison, ["ablations"], stands_for, epochs=20), 1)}
     assert len(rows) == 10
     assert rows["SOMNet"] == {

@@ -84,7 +84,7 @@ def test_what_goes_has_a_reason_and_the_rest_is_there(made: Made, run: Path, tmp
         assert (out / row["file_name"]).samefile(row["original_path"].replace("\\xe9", "\udce9"))
     listed = {row["file_name"] for row in rows}
     there = {str(file.relative_to(out)) for file in out.rglob("*.*") if file.is_file()}
-    assert there - {"metadata.parquet", "removed.csv", "kept_in_doubt.csv", ".somnet.json"} == listed
+    assert there - {"metadata.parquet", "removed.csv", "changed.csv", "kept_in_doubt.csv", ".somnet.json"} == listed
     assert photos.fingerprint(made.data) == made.before
 
 

@@ -55,6 +55,7 @@ COLUMNS = [
     "a_score",
     "roi_weight",
     "clean_box",
+    "reasons",
 ]
 
 

@@ -54,7 +54,7 @@ def test_no_decision_changes_nothing() -> None:
 
 
 def test_unknown_images_and_labels_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"1 decisions are about training images that are not there, as e\.jpg"):
+    with pytest.raises(ConfigError, match=r"the decisions are about training images that are not there, as e\.jpg"):
         with_decisions(images(), {"e.jpg": Decision("keep")})
     with pytest.raises(ConfigError, match="a class that the data do not have, 'bird': fix the label"):
         check_decisions({"a.jpg": Decision("relabel", "bird")}, ["a.jpg"], ["cat"])

@@ -42,14 +42,24 @@ def test_the_covariance_by_hand() -> None:
 
 
 def test_one_judgement_by_hand() -> None:
-    """g = v (1 - sigma(g)) for an image with even odds that is right; another one follows by K / v."""
+    """g = w v (1 - sigma(g)) for an image with even odds; another one follows by K / v. w = 1 / 1.03 if it is wrong."""
     two = scored([0, 1], np.array([[1, 0], [0, 1]]))
-    v, both, g = LEVEL**2 + 2 * ALIKE**2, LEVEL**2 + 2 * ALIKE**2 * np.exp(-STEEP), 1.0
-    for _ in range(200):
-        g = 0.9 * g + 0.1 * v * (1 - expit(g))
-    learnt = learn(two, judgements([0], [True])).odds
-    assert learnt == pytest.approx([g, 1 + g * both / v], abs=1e-3)
-    assert learn(two, judgements([0], [False])).odds == pytest.approx([-g, 1 - g * both / v], abs=1e-3)
+    v, both = LEVEL**2 + 2 * ALIKE**2, LEVEL**2 + 2 * ALIKE**2 * np.exp(-STEEP)
+    for right, weight, sign in ((True, 1.0, 1), (False, 1 / 1.03, -1)):
+        g = 1.0
+        for _ in range(200):
+            g = 0.9 * g + 0.1 * weight * v * (1 - expit(g))
+        learnt = learn(two, judgements([0], [right])).odds
+        assert learnt == pytest.approx([sign * g, 1 + sign * g * both / v], abs=1e-3)
+
+
+def test_pictures_that_are_dropped_though_their_labels_are_right_teach_little() -> None:
+    """Six with odds of e^8 tell a ninetieth of what they would tell otherwise; one in doubt tells nearly all."""
+    many = scored([8.0] * 6 + [0.0, 3.0], np.eye(8))
+    dropped = learn(many, judgements(list(range(6)), [False] * 6)).odds
+    assert abs(dropped[6:] - [0.0, 3.0]).max() < 1
+    doubted = learn(many, judgements([6], [False])).odds
+    assert doubted[7] < 2.5
 
 
 def test_no_judgement_changes_nothing_and_what_was_known_changes_little() -> None:

@@ -66,6 +66,9 @@ somnet.askLabel = (() => {
         event.preventDefault();
         at += moves[event.key];
         draw();
+      } else if (event.key === "Escape") {
+        event.preventDefault(); // else a search field that is not empty would only be emptied
+        byId("ask-label").close();
       } else if (event.key === "Enter") {
         event.preventDefault();
         take(at);
