@@ -201,6 +201,51 @@ def test_what_was_dropped_before_the_training_is_listed(made: Made, tiny: "Tiny"
         assert removed(tmp_path / f"cleaned{number}")["train/ash/5.png"] == "decision"
 
 
+def test_what_was_kept_before_the_training_stays(made: Made, tiny: "Tiny", tmp_path: Path) -> None:
+    first, later = tmp_path / "first.csv", tmp_path / "later.csv"
+    first.write_text(
+        "file_name,decision,label\ntrain/ash/copy.png,keep,\ntrain/ash/1.png,keep,\ntrain/ash/5.png,drop,\n"
+    )
+    config = tiny.config("plain", **{"train.epochs": 1, "decisions": (str(first),)})
+    train_without_report(made.data, config, out=tmp_path / "run", device="cpu", workers=0)
+    clean(tmp_path / "run", tmp_path / "cleaned")
+    gone = removed(tmp_path / "cleaned")
+    assert gone["train/ash/0.png"] == "duplicate"  # of the copy, which a person kept
+    assert not {"train/ash/copy.png", "train/ash/1.png"} & set(gone)  # the latter a leak into test
+    later.write_text("file_name,decision,label\ntrain/ash/1.png,drop,\n")
+    clean(tmp_path / "run", tmp_path / "other", CleaningRules(decisions=later))
+    assert removed(tmp_path / "other")["train/ash/1.png"] == "decision"
+    later.write_text("file_name,decision,label\ntrain/ash/5.png,keep,\n")
+    with pytest.raises(ConfigError, match=r"was dropped before .* was trained.*train again with --decisions"):
+        clean(tmp_path / "run", tmp_path / "third", CleaningRules(decisions=later))
+
+
+def test_an_image_that_is_to_be_dropped_may_be_deleted(
+    made: Made, run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = shutil.copytree(made.data, tmp_path / "web")
+    (data / "train" / "ash" / "5.png").unlink()
+    with pytest.raises(RunError, match=r"5\.png is not in .* any more"):
+        clean(run, tmp_path / "cleaned", data=data)
+    (run / "decisions.csv").write_text("file_name,decision,label\ntrain/ash/5.png,drop,\n")
+    clean(run, tmp_path / "cleaned", data=data)
+    assert removed(tmp_path / "cleaned")["train/ash/5.png"] == "decision"
+
+
+def test_what_is_not_as_it_was_is_listed(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "decisions.csv"
+    file.write_text("file_name,decision,label\ntrain/ash/4.png,relabel,'=birch\n")
+    clean(run, tmp_path / "cleaned", CleaningRules(decisions=file))
+    with (tmp_path / "cleaned/changed.csv").open(newline="", encoding="utf-8") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["file_name"], row["label"], row["new_label"], row["cropped"]) == (
+        "train/ash/4.png",
+        "ash",
+        "'=birch",
+        "false",
+    )
+
+
 def test_of_copies_with_level_scores_the_first_stays() -> None:
     table = pa.table(
         {

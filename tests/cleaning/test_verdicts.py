@@ -92,6 +92,9 @@ def test_reweighting_keeps_all() -> None:
     verdicts = judge(scores(BAD, {**GOOD, "duplicate_group": 0}, {"duplicate_group": 0}), "reweight", threshold=0.5)
     assert verdicts.reasons == [None] * 3
     assert verdicts.weights.tolist() == pytest.approx([0.1, 0.9, 0.9])
+    decisions = {"0.jpg": Decision("keep"), "1.jpg": Decision("unsure"), "2.jpg": Decision("relabel", "b")}
+    decided = judge(scores(BAD, GOOD, {}), "reweight", threshold=0.5, decisions=decisions)
+    assert decided.weights.tolist() == pytest.approx([1.0, 0.9, 1.0])  # what a person decided is beyond doubt
 
 
 def test_files_that_help_nobody_go_whatever_the_policy() -> None:

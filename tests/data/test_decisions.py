@@ -53,6 +53,16 @@ def test_no_decision_changes_nothing() -> None:
     assert with_decisions(index, {"a.jpg": Decision("unsure")}).table.equals(index.table)
 
 
+def test_dropped_images_may_be_gone(caplog: pytest.LogCaptureFixture) -> None:
+    there, gone = {"a.jpg": Decision("keep")}, {"b.jpg": Decision("drop"), "c.jpg": Decision("drop")}
+    check_decisions(there | gone, ["a.jpg"], ["x"])
+    assert "2 images that were to be dropped are not there any more, as b.jpg" in caplog.text
+    with pytest.raises(ConfigError, match=r"none of the 2 images that the decisions drop, as b\.jpg, is there"):
+        check_decisions(gone, ["a.jpg"], ["x"])
+    with pytest.raises(ConfigError, match="did you mean 'banana'"):
+        check_decisions({"a.jpg": Decision("relabel", "Banana")}, ["a.jpg"], ["apple", "banana"])
+
+
 def test_unknown_images_and_labels_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"the decisions are about training images that are not there, as e\.jpg"):
         with_decisions(images(), {"e.jpg": Decision("keep")})

@@ -259,9 +259,11 @@ def test_two_tabs_and_the_file_agree(chromium: Browser, server: ReviewServer, ma
     context.close()
 
 
-def test_the_command_serves_until_it_is_stopped(made: Run) -> None:
-    """Also in the background of a shell, where SIGINT is set to be ignored."""
-    command = ["sh", "-c", 'trap "" INT; exec "$0" -m somnet review "$1"', sys.executable, str(made.path)]
+def test_the_command_serves_until_it_is_stopped(made: Run, tmp_path: Path) -> None:
+    """Also in the background of a shell, where SIGINT is set to be ignored. The next round knows the last one."""
+    run = shutil.copytree(made.path, tmp_path / "second")
+    (run / "decisions-used.csv").write_text("file_name,decision,label\n")
+    command = ["sh", "-c", 'trap "" INT; exec "$0" -m somnet review "$1"', sys.executable, str(run)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = iter(process.stdout.readline, "")
@@ -273,5 +275,6 @@ def test_the_command_serves_until_it_is_stopped(made: Run) -> None:
     assert connection.getresponse().status == 200
     connection.close()
     process.send_signal(signal.SIGINT)
-    assert f"--decisions {made.path / 'decisions.csv'}" in process.communicate(timeout=120)[0]
+    rounds = f"--decisions {run / 'decisions-used.csv'} --decisions {run / 'decisions.csv'} --out NEW"
+    assert rounds in process.communicate(timeout=120)[0]
     assert process.returncode == 0
