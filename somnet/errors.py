@@ -50,6 +50,7 @@ SETTINGS = {
     "--compile": "train.compile",
     "--tensorboard": "tensorboard",
     "--follow-links": "follow_links",
+    "--decisions": "decisions",
 }  # of Config
 _FLAG = re.compile(r"(?<![\w/.-])--[a-z][a-z-]*(?![\w/]|\.\w)")  # not within a path
 _IN_PYTHON = re.compile(r" \(in Python: [^)]*\)")

@@ -1,6 +1,5 @@
 """A cleaned copy of a run's data: an ImageFolder of what stays, a manifest, lists of what went or is in doubt."""
 
-import csv
 import logging
 import os
 from collections import Counter, defaultdict
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from somnet.cleaning.lists import staying, write_changed, write_in_doubt, write_removed
 from somnet.cleaning.names import Names
 from somnet.cleaning.verdicts import POLICIES, Policy, Verdicts, judge
 from somnet.data.decisions import DROP, KEEP, RELABEL, Decision, check_decisions, read_decisions
@@ -27,7 +27,7 @@ from somnet.runs.data_changes import find_changes
 from somnet.runs.limits import read_run_table
 from somnet.runs.notebook import html_table
 from somnet.runs.run_folder import RunFolder
-from somnet.system.files import csv_cell, display_name
+from somnet.system.files import display_name
 from somnet.system.folders import DECISIONS, REGIONS, USED_DECISIONS, refuse_inside
 from somnet.system.progress import Advance, track
 from somnet.system.replacing import replaced_folder
@@ -164,6 +164,13 @@ def _decisions(run: RunFolder, rules: CleaningRules) -> dict[str, Decision]:
     return kept | {name: one for name, one in decided.items() if name not in dropped}
 
 
+def _dropped_labels(job: "_Job") -> dict[str, str]:
+    """The images that a person had dropped before the training, and their labels, as far as they are still there."""
+    gone, index = _dropped_before(job.run), job.index
+    known = dict(zip(map(display_name, index.column("file_name")), index.labels(), strict=True)) if gone else {}
+    return {name: index.classes[known[name]] if known.get(name, -1) >= 0 else "" for name in gone}
+
+
 def _used_decisions(run: RunFolder) -> dict[str, Decision]:
     """What a person had decided before the training."""
     file = run.path / USED_DECISIONS
@@ -220,10 +227,10 @@ def _write(folder: Path, job: "_Job", formats: Sequence[str]) -> None:
         images, listed = _write_training_images(folder, job, names, advance)
         listed += _write_other_images(folder, job.index, others, names, advance)
     pq.write_table(pa.Table.from_pylist(listed, schema=SCHEMA), folder / METADATA, compression="zstd")
-    _write_removed(folder / REMOVED, job)
-    stay = list(zip(images, _staying(job.verdicts), strict=True))
-    _write_changed(folder / CHANGED, stay, job.scores, job.verdicts)
-    _write_in_doubt(folder / IN_DOUBT, stay, job.scores, job.verdicts)
+    write_removed(folder / REMOVED, job.scores, job.verdicts, _dropped_labels(job))
+    stay = list(zip(images, staying(job.verdicts), strict=True))
+    write_changed(folder / CHANGED, stay, job.scores, job.verdicts)
+    write_in_doubt(folder / IN_DOUBT, stay, job.scores, job.verdicts)
     for name in dict.fromkeys(formats):
         if name in ANNOTATIONS:
             ANNOTATIONS[name](folder, images, job.run.classes)
@@ -362,51 +369,3 @@ def _crop(source: Location, cut: tuple[int, int, int, int], target: Path) -> tup
     target.parent.mkdir(parents=True, exist_ok=True)
     crop.save(target, "JPEG", quality=CROP_QUALITY, subsampling=0)
     return crop.size
-
-
-def _write_removed(file: Path, job: _Job) -> None:
-    scores, verdicts = job.scores, job.verdicts
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        table = csv.writer(stream, lineterminator="\n")
-        table.writerow(("file_name", "label", "reason", "detail", "label_score"))
-        names, labels = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
-        for place, reason in enumerate(verdicts.reasons):
-            if reason is not None:
-                score = scores["label_score"][place].as_py()
-                shown = "" if score is None else f"{score:.4f}"
-                cells = (names[place], labels[place] or "", reason, verdicts.details[place])
-                table.writerow((*map(csv_cell, cells), shown))
-        gone, index = _dropped_before(job.run), job.index
-        known = dict(zip(map(display_name, index.column("file_name")), index.labels(), strict=True)) if gone else {}
-        for name in gone:  # the file may be deleted by now
-            label = index.classes[known[name]] if known.get(name, -1) >= 0 else ""
-            table.writerow((*map(csv_cell, (name, label, "decision", "dropped before the training")), ""))
-
-
-def _staying(verdicts: Verdicts) -> list[int]:
-    """The places of the images that stay."""
-    return [place for place, reason in enumerate(verdicts.reasons) if reason is None and verdicts.labels[place]]
-
-
-def _write_changed(file: Path, stay: list[tuple[Labelled, int]], scores: pa.Table, verdicts: Verdicts) -> None:
-    """What is not as it was: another label, or the picture cut to a region."""
-    names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        table = csv.writer(stream, lineterminator="\n")
-        table.writerow(("file_name", "kept_as", "label", "new_label", "cropped"))
-        for image, place in stay:
-            if verdicts.crops[place] or image.label != given[place]:
-                cells = (names[place], image.file_name, given[place], image.label)
-                table.writerow((*map(csv_cell, cells), str(bool(verdicts.crops[place])).lower()))
-
-
-def _write_in_doubt(file: Path, stay: list[tuple[Labelled, int]], scores: pa.Table, verdicts: Verdicts) -> None:
-    """What was kept although something is wrong with it, the lowest score first."""
-    names, given = scores["file_name"].to_pylist(), scores["given_label"].to_pylist()
-    doubtful = [(image, place) for image, place in stay if verdicts.doubts[place]]
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        table = csv.writer(stream, lineterminator="\n")
-        table.writerow(("file_name", "kept_as", "label", "label_score", "reason"))
-        for image, place in sorted(doubtful, key=lambda pair: pair[0].score or 0.0):
-            cells = (names[place], image.file_name, given[place])
-            table.writerow((*map(csv_cell, cells), f"{image.score or 0.0:.4f}", csv_cell(verdicts.doubts[place] or "")))

@@ -98,7 +98,7 @@ def write_pages(run: RunFolder, folder: Path, pictures: int) -> NDArray[np.bool_
     write_map_page(frame, vectors, ~records.unreadable, folder)
     write_memory_pages(frame, run, records, originals, folder)
     write_training_page(frame, run, folder)
-    paths = {"run_path": run.path, "decisions_path": run.path / DECISIONS, "data_path": run.data["path"]}
+    paths = {"run_path": run.path, "decisions_path": run.path / DECISIONS}
     typed = {name: shlex.quote(str(path)) for name, path in paths.items()}
     used = run.path / USED_DECISIONS
     typed["earlier"] = f" --decisions {shlex.quote(str(used))}" if used.is_file() else ""

@@ -73,7 +73,7 @@ def test_tables_choose_what_takes_part() -> None:
     assert names("elr", "ablations")[:3] == ["elr", "plain", "plain-roi"]
     assert len(names(None, "parameters")) == 10
     everything = names("all", "parameters,ablations,methods")
-    assert len(everything) == len(set(everything)) == len(METHODS) + 7 + 10
+    assert len(everything) == len(set(everything)) == len(METHODS) + 8 + 10
 
 
 def test_a_control_is_a_method_with_settings_of_its_own() -> None:
