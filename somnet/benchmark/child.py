@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+import torch
+
 from somnet.errors import SomnetError, TrainingStopped
 from somnet.system.parallel import die_with_parent, opencv_without_threads
 from somnet.system.ranks import leave_ranks
@@ -58,6 +60,7 @@ def _be_child(work: Callable[[], None], sender: "Connection[bytes, bytes]", stop
     os.setpgid(0, 0)  # a terminal's Ctrl-C reaches the parent alone, which hands it on once
     die_with_parent()
     leave_ranks()
+    torch.set_num_threads(torch.get_num_threads())  # takes its pool anew: two threads that did so at once would fail
     for handler in log.handlers:
         handler.setLevel(logging.WARNING)  # train.log has the rest
     try:

@@ -272,6 +272,28 @@ def test_a_child_tells_why_it_failed() -> None:
     assert "exit code 7" in str(in_a_child(lambda: os._exit(7), StopFlag()))
 
 
+def test_threads_of_a_child_may_begin_at_once_after_its_parent_has_computed() -> None:
+    """Else one of three children dies: the pool of torch's threads did not survive the fork, and two would mend it."""
+    code = (
+        "import threading, torch\n"
+        "from somnet.benchmark.child import in_a_child\nfrom somnet.system.signals import StopFlag\n"
+        "def work():\n"
+        "    errors, start = [], threading.Barrier(4)\n"
+        "    def compute():\n"
+        "        start.wait()\n"
+        "        try:\n            torch.zeros(100_000).add_(1).sum()\n"
+        "        except RuntimeError as error:\n            errors.append(error)\n"
+        "    threads = [threading.Thread(target=compute) for _ in range(4)]\n"
+        "    for thread in threads: thread.start()\n"
+        "    for thread in threads: thread.join()\n"
+        "    if errors: raise errors[0]\n"
+        "torch.set_num_threads(2)\ntorch.ones(300, 300) @ torch.ones(300, 300)\n"
+        "print([in_a_child(work, StopFlag()) for _ in range(12)])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == f"{[None] * 12}\n", done.stdout + done.stderr
+
+
 def test_a_child_does_not_wait_for_threads_of_opencv_that_it_has_not() -> None:
     code = (
         "import cv2, numpy\n"
