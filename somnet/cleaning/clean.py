@@ -148,7 +148,8 @@ def _decisions(run: RunFolder, rules: CleaningRules) -> dict[str, Decision]:
 
     The latter is in the file that was given, or else that of `somnet review`, and counts more.
     """
-    used, dropped = _used_decisions(run), set(_dropped_before(run))
+    used = _used_decisions(run)
+    dropped = {name for name, one in used.items() if one.action == DROP}
     kept = {name: Decision(KEEP) for name, one in used.items() if one.action in (KEEP, RELABEL)}  # with its new label
     file = run.path / DECISIONS if rules.decisions is None else Path(rules.decisions)
     if rules.decisions is None and not file.is_file():
@@ -166,7 +167,7 @@ def _decisions(run: RunFolder, rules: CleaningRules) -> dict[str, Decision]:
 
 def _dropped_labels(job: "_Job") -> dict[str, str]:
     """The images that a person had dropped before the training, and their labels, as far as they are still there."""
-    gone, index = _dropped_before(job.run), job.index
+    gone, index = [name for name, one in _used_decisions(job.run).items() if one.action == DROP], job.index
     known = dict(zip(map(display_name, index.column("file_name")), index.labels(), strict=True)) if gone else {}
     return {name: index.classes[known[name]] if known.get(name, -1) >= 0 else "" for name in gone}
 
@@ -175,11 +176,6 @@ def _used_decisions(run: RunFolder) -> dict[str, Decision]:
     """What a person had decided before the training."""
     file = run.path / USED_DECISIONS
     return read_decisions(file) if file.is_file() else {}
-
-
-def _dropped_before(run: RunFolder) -> list[str]:
-    """Names of the images that a person had dropped before the training."""
-    return [name for name, one in _used_decisions(run).items() if one.action == DROP]
 
 
 def _check_images(run: RunFolder, index: Index) -> None:
