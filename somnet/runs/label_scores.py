@@ -3,16 +3,17 @@
 Let a be the probability that it is the given class, if the image shows any, by what the other images say, weighed by
 likelihood (methods/label_posterior.py); and q(c) that the image is foreign to a class, by how typical it is of it and
 how likely others find that label (methods/typicality.py). For the given class y and o, the most probable other one,
-whose share of the others is s,
+whose probability is b, if the image shows any,
 
     r = a (1 - q(y))     it shows the given class: label_score;
-    t = s (1 - q(o))     if not, the other one explains it,
-    (1 - r) t            and is suggested where that is sure;
-    (1 - r) (1 - t)      else it shows none of the classes: outlier_score is 1 minus this.
+    t = b (1 - q(o))     it shows the other one, which is suggested where that is sure;
+    1 - r - t            else it shows none of the classes: outlier_score is 1 minus this.
+
+An image that is typical of the other class is no outlier, however little others believe that: there outlier_score is
+1 - (1 - r) q(o).
 
 Where labels are flipped a tells, where pictures show no class at all q(y), which is 0 in a class most of whose images
-it would call foreign: it is just more varied. Both are of the network before it was
-trained, which no label has touched.
+it would call foreign: it is just more varied. Both are of the network before it was trained, which no label has touched.
 Where there is a clean validation split, r is what its images make of it (methods/right_examples.py). Where a person has
 judged some labels, the others' scores are corrected by that (methods/review.py).
 """
@@ -116,7 +117,7 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
     n, given = len(part), _before_review(part, beside)
     labels, dropped = given.judged, beside.is_dropped()  # (N,), (N - n,)
     classes = range(len(part.index.classes))
-    own, share, similarity, lift, of_other, lift_of_other = np.zeros((6, len(labels)))
+    own, another, similarity, lift, of_other, lift_of_other = np.zeros((6, len(labels)))
     other, nearest = np.zeros((2, len(labels)), np.int64)
     description = np.zeros((len(labels), WIDTH), np.float16)
     for heard in judge_labels(regions, given, seed):
@@ -127,11 +128,15 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
         others = heard.probable.copy()
         others[place, labels[rows]] = 0.0
         best = others.argmax(axis=1)
-        share[rows] = others[place, best] / np.maximum(others.sum(axis=1), TINY)
-        other[rows], of_other[rows], lift_of_other[rows] = best, heard.similarity[place, best], heard.lift[place, best]
+        other[rows], another[rows] = best, others[place, best]
+        of_other[rows], lift_of_other[rows] = heard.similarity[place, best], heard.lift[place, best]
         description[rows, : heard.description.shape[1]] = heard.description
     typicality = fit_typicality(similarity, lift)
     right = own * (1 - spare_varied_classes(typicality.foreign(similarity, lift), labels))
+    usual = [np.quantile(similarity[labels == one], USUAL) if one in labels else np.inf for one in classes]
+    typical = (other == nearest) & (of_other >= np.array(usual)[other])
+    belongs = 1 - typicality.foreign(of_other, lift_of_other)  # to the other class
+    instead = another * belongs / np.maximum(1 - right, TINY)  # the probability of that one, if the label is wrong
     unknown = np.append(np.ones(n, bool), dropped)  # (N,)
     right[unknown] = probability_right(right[unknown], right[~unknown])
     if beside.right is not None:
@@ -141,12 +146,8 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
     learnt = learn(scored_labels(right, own, similarity, labels, description), found)
     asked = np.append(~part.verified, np.zeros(len(dropped), bool))
     right = expit(learnt.odds)  # what was learnt from a person holds for all that is said of an image
-    explained = share * (1 - typicality.foreign(of_other, lift_of_other))
-    known = 1 - (1 - right) * (1 - explained)
-    usual = np.array(
-        [np.quantile(similarity[labels == one], USUAL) if (labels == one).any() else np.inf for one in classes]
-    )
-    suggested = suggestions(other, (1 - right) * explained, (other == nearest) & (of_other >= usual[other]))
+    known = right + (1 - right) * np.where(typical, belongs, instead)
+    suggested = suggestions(other, (1 - right) * instead, typical)
     return LabelScores(
         np.where(part.verified, 1.0, right[:n]).astype(np.float32),
         np.where(part.verified, 1.0, known[:n]).astype(np.float32),
