@@ -13,7 +13,7 @@ An image that is typical of the other class is no outlier, however little others
 1 - (1 - r) q(o).
 
 Where labels are flipped a tells, where pictures show no class at all q(y), which is 0 in a class most of whose images
-it would call foreign: it is just more varied. Both are of the network before it was trained, which no label has touched.
+it would call foreign: it is just more varied. Both are of the network before its training, which no label has touched.
 Where there is a clean validation split, r is what its images make of it (methods/right_examples.py). Where a person has
 judged some labels, the others' scores are corrected by that (methods/review.py).
 """
