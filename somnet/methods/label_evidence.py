@@ -14,6 +14,9 @@ other kinds of the same thing; and the mean of two cosines without that view, wh
 of the whole image to the mean of the typical ones of the class, and of its regions to a mean in which an image counts
 as far as 1 and 2 believe it to be of the class.
 
+How likely typical images alone find a label is asked of one more regression, on the regions' average: pictures of
+another kind under the same label are no part of it.
+
 An image's own label is no part of what is said about it, but for what it does to others. What they are worth differs
 with the data, and is estimated: see label_posterior.py. Some images are asked, and can be
 heard about any image.
@@ -88,6 +91,7 @@ class Witnesses:
     labels: NDArray[np.int64]  # (m,) of those asked
     fold: NDArray[np.int64]  # (m,)
     models: tuple[Linear, ...]  # one per fold, which has not seen it
+    by_typical: tuple[Linear, ...]  # the same, which have seen typical images alone
     unit: NDArray[np.float32]  # (m, F) mean directions
     whitening: Whitening
     apart: Prototypes  # of typical images, as the whitening sees them
@@ -130,12 +134,24 @@ class Witnesses:
         return np.where(regions.real, shown, shown[:, :1])
 
     def _log_beliefs(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float32]:
-        """log p (b, P, C) of each region, by a model that has not seen the image.
+        """log p (b, P, C) of each region, by a model that has not seen the image."""
+        return _log_beliefs(self.models, regions, self._fold(place))
+
+    def expected(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How likely typical images alone find each label (b, C) of images, by a model that has not seen the image."""
+        fold, averages = self._fold(place), regions.averages()
+        found = np.empty((len(fold), self.classes))
+        for number, model in enumerate(self.by_typical):
+            found[fold == number] = model.probabilities(averages[fold == number])
+        return found
+
+    def _fold(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Whose model (b,) has not seen an image.
 
         Of an image that was not asked none has: one of them is enough, as all of them together would know more than
         is known of the others, and its scores would not compare with theirs.
         """
-        return _log_beliefs(self.models, regions, np.where(place >= 0, self.fold[place], 0))
+        return np.where(place >= 0, self.fold[place], 0)
 
     def similarity(
         self, regions: RegionFeatures, place: NDArray[np.int64], evidence: NDArray[np.float32]
@@ -171,7 +187,8 @@ def ask(
 ) -> Witnesses:
     """Fit what the witnesses need, to m images and their given labels (m,), of which some are `verified` (m,)."""
     fold = deal_folds(labels, FOLDS, seed)
-    strength = choose_strength(regions.averages(), labels, fold)
+    averages = regions.averages()
+    strength = choose_strength(averages, labels, fold)
 
     def fit_others(held: int) -> Linear:
         return _fit_regions(regions.take(fold != held), labels[fold != held], classes, strength)
@@ -193,9 +210,16 @@ def ask(
     apart = prototypes_of(white, np.where(beyond_doubt, member, np.minimum(common, typical_shares(white, member))))
     typical = prototypes_of(whole, common)
     everybody, own = np.arange(len(labels)), member > 0
+    usual = common[own] == 1  # (m,)
+
+    def fit_typical(held: int) -> Linear:
+        rows = usual & (fold != held)
+        return fit(averages[rows], labels[rows], classes, strength)
+
+    by_typical = tuple(side_by_side(fit_typical, range(FOLDS)))
     cosines = (typical.cosines(whole, everybody) + believed.cosines(unit, everybody)) / 2
     spreads = _spread(apart.cosines(white, everybody)[own]), _spread(cosines[own])
-    return Witnesses(labels, fold, models, unit, whitening, apart, typical, believed, spreads)
+    return Witnesses(labels, fold, models, by_typical, unit, whitening, apart, typical, believed, spreads)
 
 
 def _spread(similarity: NDArray[np.floating]) -> float:

@@ -27,7 +27,8 @@ class Judged:
 
     rows: NDArray[np.int64]  # (b,)
     probable: NDArray[np.float64]  # (b, C) what the label should be, if it is one of the classes
-    lift: NDArray[np.float64]  # (b, C) how likely each label is by the other images alone, over its frequency
+    lift: NDArray[np.float64]  # (b, C) how likely each label is by the other images alone, over its frequency; where
+    # the typical ones do not expect it, not more than that
     similarity: NDArray[np.float32]  # (b, C) how typical it is of each class
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
     seen: NDArray[np.float32]  # (b, P) how likely each region shows what the image probably shows
@@ -80,7 +81,9 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:
         heard_of, similarity = evidence[list(heard)], witnesses.similarity(some, place[rows], evidence)
         probable = posterior.probabilities(heard_of, given.judged[rows])
-        lift = posterior.shown(heard_of) / np.maximum(posterior.frequency, LEAST)
+        frequency = np.maximum(posterior.frequency, LEAST)
+        by_all, by_typical = posterior.shown(heard_of) / frequency, witnesses.expected(some, place[rows]) / frequency
+        lift = np.minimum(by_all, np.maximum(by_typical, 1.0))
         seen = witnesses.seen_in_regions(some, place[rows], probable)
         described = axes.describe(some.directions())
         return Judged(rows, probable, lift, similarity, described, seen, some.real, posterior.wrong, clutter)

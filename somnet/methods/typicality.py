@@ -12,7 +12,10 @@ The label tells too. If p_i(y) is how likely the other images find the given lab
     P(y | it is foreign) = LEARNT p_i(y) + (1 - LEARNT) f(y):
 
 the label of a foreign picture has nothing to do with what it shows, unless there are more of its kind under that label,
-from which it can be learnt. So an odd picture whose label can be told from others is rather odd than foreign.
+from which it can be learnt. So an odd picture whose label can be told from others is rather odd than foreign. But
+pictures of one kind tell each other's label, whatever they show: birds that of the kiwis among which they lie. So the
+typical images of the classes must expect it, too: p_i(y) / f(y) is the smaller of what all others say and what these
+do, if that is more than 1. They take excuses away, and blame nothing.
 Expectation and maximisation give q and, for each image, the probability to be foreign. Below its place it can only rise
 as the similarity falls, and above the mode it is 0. Where one group with a longer lower tail, as long as it needs to
 be, is about as likely as two, nothing proves that there are foreign pictures: then q is LEAST, so that they are found

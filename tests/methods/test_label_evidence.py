@@ -64,7 +64,7 @@ def test_how_typical_an_image_is_by_hand() -> None:
     flat = Linear(np.zeros((1, 2)), np.zeros(1))
     unit = np.ones((1, 2), np.float32)
     zero = np.array([0])
-    witnesses = Witnesses(zero, zero, (flat,), unit, as_it_is, apart, typical, believed, spreads=(0.2, 0.5))
+    witnesses = Witnesses(zero, zero, (flat,), (flat,), unit, as_it_is, apart, typical, believed, spreads=(0.2, 0.5))
     evidence = witnesses.hear(regions, np.array([-1]))
     assert evidence[2, 0, 0] == pytest.approx(SHARPNESS * 0.6, rel=1e-5)
     assert witnesses.similarity(regions, np.array([-1]), evidence)[0, 0] == pytest.approx(
@@ -86,6 +86,24 @@ def test_pictures_of_another_kind_do_not_stand_for_their_class() -> None:
     assert witnesses.apart.share[:20, 0].max() <= np.float32(UNTYPICAL)
     similar = witnesses.similarity(regions, np.arange(200), witnesses.hear(regions, np.arange(200)))[:, 0]
     assert similar[:20].max() < similar[20:100].min()
+
+
+def test_typical_images_do_not_expect_what_pictures_of_another_kind_do() -> None:
+    """A fifth of the first class is alike, and of no class: and these expect each other's label."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 100)
+    centre = 3 * np.eye(20)[np.where(np.arange(200) < 20, 2, labels)]
+    features = (centre[:, None] + rng.normal(0, 0.7, (200, 1, 20))).astype(np.float16)
+    regions = RegionFeatures(features, np.ones((200, 1), bool))
+    everybody = np.arange(200)
+    witnesses = ask(regions, labels, 2, seed=0)
+    by_typical = witnesses.expected(regions, everybody)  # (n, C)
+    by_all = np.exp(witnesses.hear(regions, everybody)[0])
+    assert by_typical.sum(axis=1) == pytest.approx(1)
+    assert (by_all[:20, 0] > by_typical[:20, 0] + 0.05).mean() > 0.9
+    assert (by_typical[everybody, labels][20:] > 0.5).mean() > 0.95
+    strangers = witnesses.expected(regions, np.full(200, -1))  # as if they had not been asked
+    assert (strangers.argmax(axis=1) == labels)[20:].mean() > 0.95
 
 
 def test_regions_that_an_image_has_not_got_say_nothing() -> None:
@@ -143,6 +161,7 @@ def test_what_a_region_shows_by_hand() -> None:
     witnesses = Witnesses(
         np.array([0, 1]),
         np.array([0, 1]),
+        (linear, linear),
         (linear, linear),
         np.ones((2, 1), np.float32),
         Whitening(np.zeros(1, np.float32), np.ones((1, 1), np.float32)),

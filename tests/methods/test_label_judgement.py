@@ -49,6 +49,19 @@ def test_every_image_is_judged_however_few_are_asked(most: int, monkeypatch: pyt
     assert (found.similarity.argmax(axis=1) == true).mean() > 0.9
 
 
+def test_pictures_of_another_kind_do_not_excuse_each_other() -> None:
+    """Twelve of a class show the same foreign thing, so they predict their label, which excuses none."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(240) % CLASSES
+    shown = np.where((np.arange(240) < 36) & (labels == 0), CLASSES, labels)
+    features = rng.normal(size=(240, 1, 16)) / 2 + 4 * np.eye(CLASSES + 1, 16)[shown][:, None]
+    found = judged(RegionFeatures(features.astype(np.float16), np.ones((240, 1), bool)), GivenLabels(labels, CLASSES))
+    foreign, own = shown == CLASSES, found.lift[np.arange(240), labels]
+    assert found.probable[foreign, 0].min() > 0.9  # of the classes it can only be this one
+    assert (own[foreign] < 1.7).all()
+    assert (own[~foreign] > 2).mean() > 0.95
+
+
 def test_of_copies_one_is_asked_and_none_vouches_for_another() -> None:
     given = GivenLabels(np.zeros(6, np.int64), 2, np.array([-1, 4, 4, -1, 4, 7]))
     asked, place = given.asked(seed=0)

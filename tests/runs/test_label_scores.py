@@ -148,7 +148,7 @@ def test_what_a_person_drops_tells_what_the_others_like_it_are() -> None:
     rng, labels = np.random.default_rng(0), np.arange(300) % 3
     foreign = np.flatnonzero(labels == 0)[:30]
     centres = 4 * np.eye(4, 16)
-    centres[3, 0] = 4
+    centres[3, 0] = 5
     shown = np.where(np.isin(np.arange(300), foreign), 3, labels)
     regions = RegionFeatures(
         (rng.normal(size=(300, 1, 16)) / 2 + centres[shown][:, None]).astype(np.float16), np.ones((300, 1), bool)
@@ -158,5 +158,5 @@ def test_what_a_person_drops_tells_what_the_others_like_it_are() -> None:
     beside = Beside(dropped=alike(labels[foreign[:5]]))
     after = judge(lambda: iter([(np.arange(300), regions.take(order))]), alike(labels[order[:295]]), beside, seed=0)
     learnt = np.isin(order[:295], foreign) & (before.right[order[:295]] > 0.7) & (after.right < 0.5)
-    assert learnt.sum() >= 3
+    assert learnt.sum() >= 15
     assert (after.known[learnt] < 0.5).all()  # an outlier: no class explains it
