@@ -3,8 +3,8 @@
     python -m benchmarks.noise_detection ROOT --out DIR [--seeds 0-4] [--sets flips-40,foreign]
 
 ROOT holds the photos (see field_data.py). Nothing is trained. DIR/scores.csv has a row for each data set, seed and
-score, DIR/table.md the means. cleanlab's own functions see what a user of cleanlab gives them: out-of-fold predictions
-of a logistic regression on features of whole images, and these features.
+score, DIR/table.md the means. cleanlab's Datalab sees what its users give it: out-of-fold predictions of a logistic
+regression on features of whole images, and these features.
 """
 
 import argparse
@@ -16,9 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from cleanlab.filter import find_label_issues
-from cleanlab.outlier import OutOfDistribution
-from cleanlab.rank import get_label_quality_scores
+from cleanlab import Datalab
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 from sklearn.neighbors import NearestNeighbors
@@ -128,15 +126,9 @@ def others(features: NDArray[np.float16], labels: NDArray[np.int64], classes: in
     spent = time.monotonic() - began
     own = p[np.arange(len(labels)), labels]
     yield Scored("out-of-fold regression", own, spent, probability=True)
-    began = time.monotonic()
-    quality = get_label_quality_scores(labels, p, method="normalized_margin")
-    yield Scored("cleanlab, label", quality, spent + time.monotonic() - began, find_label_issues(labels, p))
     unit = features.astype(np.float32)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    began = time.monotonic()
-    yield Scored(
-        "cleanlab, outlier", OutOfDistribution().fit_score(features=unit, verbose=False), time.monotonic() - began
-    )
+    yield from datalab(unit, labels, p, spent)
     began = time.monotonic()
     means = np.stack([unit[labels == one].sum(axis=0) for one in range(classes)])
     rest = means[labels] - unit
@@ -145,6 +137,25 @@ def others(features: NDArray[np.float16], labels: NDArray[np.int64], classes: in
     began = time.monotonic()
     near = NearestNeighbors(n_neighbors=min(51, len(unit)), metric="cosine").fit(unit).kneighbors(unit)[1][:, 1:]
     yield Scored("50 neighbours", (labels[near] == labels[:, None]).mean(axis=1), time.monotonic() - began)
+
+
+ISSUES = ("label", "outlier", "near_duplicate")  # of Datalab
+
+
+def datalab(
+    features: NDArray[np.float32], labels: NDArray[np.int64], p: NDArray[np.float64], seconds: float
+) -> Iterator[Scored]:
+    """cleanlab's Datalab: each kind of issue alone, and whatever is a label issue or an outlier."""
+    began = time.monotonic()
+    lab = Datalab(data={"label": labels}, label_name="label", verbosity=0)
+    lab.find_issues(pred_probs=p, features=features, issue_types={kind: {} for kind in ISSUES})
+    issues, spent = lab.get_issues(), seconds + time.monotonic() - began
+    score = {kind: issues[f"{kind}_score"].to_numpy().astype(np.float64) for kind in ISSUES}
+    flagged = {kind: issues[f"is_{kind}_issue"].to_numpy() for kind in ISSUES}
+    for kind in ISSUES:
+        yield Scored(f"Datalab, {kind.replace('_', ' ')}", score[kind], spent, flagged[kind])
+    either = flagged["label"] | flagged["outlier"]
+    yield Scored("Datalab, label or outlier", np.minimum(score["label"], score["outlier"]), spent, either)
 
 
 def figures(scored: Scored, right: NDArray[np.bool_]) -> dict[str, float | None]:
