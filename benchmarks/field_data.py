@@ -35,6 +35,7 @@ VERDICTS = Path(__file__).parent / "judged_crawls"
 JUDGED = (  # crawls
     *("objects", "materials", "sports", "roadside", "tools", "meals", "landmarks", "pasta"),
     *("foods", "plants", "things", "fruits"),
+    *("orchard", "recycling", "desk", "views"),
 )
 TESTED = ("produce", "instruments")  # crawls with clean photos to test on
 DEBATABLE = "debatable"  # the true label of an image that no figure counts

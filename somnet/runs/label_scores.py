@@ -5,9 +5,11 @@ likelihood (methods/label_posterior.py); and q(c) that the image is foreign to a
 how likely others find that label (methods/typicality.py). For the given class y and o, the most probable other one,
 whose probability is b, if the image shows any,
 
-    r = a (1 - q(y))     it shows the given class: label_score;
-    t = b (1 - q(o))     it shows the other one, which is suggested where that is sure;
-    1 - r - t            else it shows none of the classes: outlier_score is 1 minus this.
+    r = d + (1 - d) a (1 - q(y))     it shows the given class: label_score;
+    t = (1 - d) b (1 - q(o))         it shows the other one, which is suggested where that is sure;
+    1 - r - t                        else it shows none of the classes: outlier_score is 1 minus this.
+
+Some images are odd in every way that can be measured, and right all the same: a share d of whatever is condemned.
 
 An image that is typical of the other class is no outlier, however little others believe that: there outlier_score is
 1 - (1 - r) q(o).
@@ -50,6 +52,7 @@ from somnet.system.ranks import ALONE
 
 log = logging.getLogger("somnet")
 
+ODD_BUT_RIGHT = 0.06  # d, so that what is flagged keeps its promise on judged crawls (docs/results.md)
 USUAL = 0.25  # share of the images of a class that are less typical of it than one for which it is suggested
 TINY = 1e-12
 
@@ -132,11 +135,12 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
         of_other[rows], lift_of_other[rows] = heard.similarity[place, best], heard.lift[place, best]
         description[rows, : heard.description.shape[1]] = heard.description
     typicality = fit_typicality(similarity, lift)
-    right = own * (1 - spare_varied_classes(typicality.foreign(similarity, lift), labels))
+    belongs = 1 - spare_varied_classes(typicality.foreign(similarity, lift), labels)
+    right = ODD_BUT_RIGHT + (1 - ODD_BUT_RIGHT) * own * belongs
     usual = [np.quantile(similarity[labels == one], USUAL) if one in labels else np.inf for one in classes]
     typical = (other == nearest) & (of_other >= np.array(usual)[other])
-    belongs = 1 - typicality.foreign(of_other, lift_of_other)  # to the other class
-    instead = another * belongs / np.maximum(1 - right, TINY)  # the probability of that one, if the label is wrong
+    there = 1 - typicality.foreign(of_other, lift_of_other)  # whether it belongs to the other class
+    instead = (1 - ODD_BUT_RIGHT) * another * there / np.maximum(1 - right, TINY)  # that one, if the label is wrong
     unknown = np.append(np.ones(n, bool), dropped)  # (N,)
     right[unknown] = probability_right(right[unknown], right[~unknown])
     if beside.right is not None:
@@ -146,7 +150,7 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
     learnt = learn(scored_labels(right, own, similarity, labels, description), found)
     asked = np.append(~part.verified, np.zeros(len(dropped), bool))
     right = expit(learnt.odds)  # what was learnt from a person holds for all that is said of an image
-    known = right + (1 - right) * np.where(typical, belongs, instead)
+    known = right + (1 - right) * np.where(typical, there, instead)
     suggested = suggestions(other, (1 - right) * instead, typical)
     return LabelScores(
         np.where(part.verified, 1.0, right[:n]).astype(np.float32),
