@@ -19,7 +19,10 @@ do, if that is more than 1. They take excuses away, and blame nothing.
 Expectation and maximisation give q and, for each image, the probability to be foreign. Below its place it can only rise
 as the similarity falls, and above the mode it is 0. Where one group with a longer lower tail, as long as it needs to
 be, is about as likely as two, nothing proves that there are foreign pictures: then q is LEAST, so that they are found
-only where they are very far away, but the less typical images still come first.
+only where they are very far away.
+
+And a few lie anywhere: their odds are e^-SELDOM at the mode, and e times as large with each spread below it. That
+flags nothing, but of images that are not far away the less typical come first.
 
 The similarity to the given class is taken, not that to the most similar one: with many classes there is always one that
 a foreign picture is a little similar to.
@@ -29,6 +32,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import norm, t
 
 SKEW = 1.2  # how much further images of a class may lie below the mode than above it
@@ -37,6 +41,7 @@ APART = 2.0  # spreads below the mode at which the foreign ones begin
 LEARNT = 0.05  # share of foreign pictures whose label can be told from others of their kind
 ROUNDS = 200
 FEWEST = 20  # images that tell anything
+SELDOM = 8.0  # minus the logarithm of the odds to be foreign, of an image that is as typical as most
 LEAST = 0.01  # share of foreign pictures where nothing proves that there are any
 CLEARLY = 1.0  # gain in log-likelihood that proves it
 MODES = np.linspace(0.4, 0.98, 30)  # quantiles at which the mode of a group may lie, where its shape is free
@@ -62,6 +67,12 @@ class Typicality:
         unlikely = LEARNT + (1 - LEARNT) / np.maximum(lift, TINY)
         other = self.share * norm.pdf(np.maximum(similarity, self.place), self.place, self.width) * unlikely
         probability: NDArray[np.float64] = np.where(similarity < self.mode, other / (own + other + TINY), 0.0)
+        return probability
+
+    def belongs(self, similarity: NDArray[np.float64], lift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probability (n,) to be neither far away nor one of the few that lie anywhere."""
+        anywhere = expit((self.mode - similarity) / self.spread - SELDOM) if self.share > 0 else 0.0
+        probability: NDArray[np.float64] = (1 - self.foreign(similarity, lift)) * (1 - anywhere)
         return probability
 
     def _own(self, similarity: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -135,11 +135,11 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
         of_other[rows], lift_of_other[rows] = heard.similarity[place, best], heard.lift[place, best]
         description[rows, : heard.description.shape[1]] = heard.description
     typicality = fit_typicality(similarity, lift)
-    belongs = 1 - spare_varied_classes(typicality.foreign(similarity, lift), labels)
+    belongs = 1 - spare_varied_classes(1 - typicality.belongs(similarity, lift), labels)
     right = ODD_BUT_RIGHT + (1 - ODD_BUT_RIGHT) * own * belongs
     usual = [np.quantile(similarity[labels == one], USUAL) if one in labels else np.inf for one in classes]
     typical = (other == nearest) & (of_other >= np.array(usual)[other])
-    there = 1 - typicality.foreign(of_other, lift_of_other)  # whether it belongs to the other class
+    there = typicality.belongs(of_other, lift_of_other)  # to the other class
     instead = (1 - ODD_BUT_RIGHT) * another * there / np.maximum(1 - right, TINY)  # that one, if the label is wrong
     unknown = np.append(np.ones(n, bool), dropped)  # (N,)
     right[unknown] = probability_right(right[unknown], right[~unknown])

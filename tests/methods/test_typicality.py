@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from somnet.methods.typicality import BELOW, FEWEST, LEARNT, LEAST, fit_typicality
+from somnet.methods.typicality import BELOW, FEWEST, LEARNT, LEAST, NOTHING_FOREIGN, Typicality, fit_typicality
 
 
 def foreign_probability(values: np.ndarray, lift: np.ndarray | None = None) -> np.ndarray:
@@ -69,6 +69,16 @@ def test_the_tail_is_longer_than_a_normal_one() -> None:
     assert density[places < 0].sum() / density.sum() == pytest.approx(BELOW, abs=1e-3)
     assert own._own(np.array([-1e-9])) == pytest.approx(own._own(np.array([0.0])))
     assert own._own(np.array([-2.4]))[0] / own._own(np.array([0.0]))[0] == pytest.approx((1 + 4 / 4) ** -2.5)
+
+
+def test_a_few_foreign_images_lie_anywhere_by_hand() -> None:
+    found = Typicality(mode=0.8, spread=0.1, place=0.2, width=0.1, share=0.01)
+    values, lift = np.array([0.9, 0.8, 0.6]), np.ones(3)
+    odds = np.exp(np.array([-9.0, -8.0, -6.0]))
+    near = 1 - found.foreign(values, lift)
+    assert found.belongs(values, lift) == pytest.approx(near / (1 + odds), rel=1e-12)
+    assert near[:2].tolist() == [1.0, 1.0]
+    assert (NOTHING_FOREIGN.belongs(values, lift) == 1).all()
 
 
 def test_the_less_similar_the_more_foreign() -> None:
