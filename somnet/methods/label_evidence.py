@@ -91,7 +91,7 @@ class Witnesses:
     labels: NDArray[np.int64]  # (m,) of those asked
     fold: NDArray[np.int64]  # (m,)
     models: tuple[Linear, ...]  # one per fold, which has not seen it
-    by_typical: tuple[Linear, ...]  # the same, which have seen typical images alone
+    by_typical: tuple[Linear, ...]  # the same, of the averages of typical images' regions alone
     unit: NDArray[np.float32]  # (m, F) mean directions
     whitening: Whitening
     apart: Prototypes  # of typical images, as the whitening sees them
@@ -138,11 +138,15 @@ class Witnesses:
         return _log_beliefs(self.models, regions, self._fold(place))
 
     def expected(self, regions: RegionFeatures, place: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How likely typical images alone find each label (b, C) of images, by a model that has not seen the image."""
+        """How likely typical images alone find each label (b, C) of images, by a model that has not seen the image.
+
+        Of a class that has no typical images nothing is said: there it is 1.
+        """
         fold, averages = self._fold(place), regions.averages()
         found = np.empty((len(fold), self.classes))
         for number, model in enumerate(self.by_typical):
-            found[fold == number] = model.probabilities(averages[fold == number])
+            rows = fold == number
+            found[rows] = np.where(model.known, model.probabilities(averages[rows]), 1.0)
         return found
 
     def _fold(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -210,10 +214,10 @@ def ask(
     apart = prototypes_of(white, np.where(beyond_doubt, member, np.minimum(common, typical_shares(white, member))))
     typical = prototypes_of(whole, common)
     everybody, own = np.arange(len(labels)), member > 0
-    usual = common[own] == 1  # (m,)
+    stands = common[own] == 1  # (m,) fully for its class
 
     def fit_typical(held: int) -> Linear:
-        rows = usual & (fold != held)
+        rows = stands & (fold != held)
         return fit(averages[rows], labels[rows], classes, strength)
 
     by_typical = tuple(side_by_side(fit_typical, range(FOLDS)))

@@ -27,8 +27,7 @@ class Judged:
 
     rows: NDArray[np.int64]  # (b,)
     probable: NDArray[np.float64]  # (b, C) what the label should be, if it is one of the classes
-    lift: NDArray[np.float64]  # (b, C) how likely each label is by the other images alone, over its frequency; where
-    # the typical ones do not expect it, not more than that
+    lift: NDArray[np.float64]  # (b, C) how expected each label is over its frequency: above 1 by typical images, too
     similarity: NDArray[np.float32]  # (b, C) how typical it is of each class
     description: NDArray[np.float16]  # (b, D) unit vectors, near each other for images that are alike
     seen: NDArray[np.float32]  # (b, P) how likely each region shows what the image probably shows

@@ -21,8 +21,8 @@ as the similarity falls, and above the mode it is 0. Where one group with a long
 be, is about as likely as two, nothing proves that there are foreign pictures: then q is LEAST, so that they are found
 only where they are very far away.
 
-And a few lie anywhere: their odds are e^-SELDOM at the mode, and e times as large with each spread below it. That
-flags nothing, but of images that are not far away the less typical come first.
+And a few lie anywhere: their odds are e^-SELDOM at the mode, and e times as large with each spread below it, up to a
+probability of FEW. That flags nothing, but of images that are not far away the less typical come first.
 
 The similarity to the given class is taken, not that to the most similar one: with many classes there is always one that
 a foreign picture is a little similar to.
@@ -35,13 +35,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm, t
 
+from somnet.methods.label_posterior import FEWEST
+
 SKEW = 1.2  # how much further images of a class may lie below the mode than above it
 FREEDOM = 4.0  # degrees of freedom of the lower tail: the fewer, the longer
 APART = 2.0  # spreads below the mode at which the foreign ones begin
 LEARNT = 0.05  # share of foreign pictures whose label can be told from others of their kind
 ROUNDS = 200
-FEWEST = 20  # images that tell anything
 SELDOM = 8.0  # minus the logarithm of the odds to be foreign, of an image that is as typical as most
+FEW = 0.1  # probability that they have at most
 LEAST = 0.01  # share of foreign pictures where nothing proves that there are any
 CLEARLY = 1.0  # gain in log-likelihood that proves it
 MODES = np.linspace(0.4, 0.98, 30)  # quantiles at which the mode of a group may lie, where its shape is free
@@ -71,7 +73,8 @@ class Typicality:
 
     def belongs(self, similarity: NDArray[np.float64], lift: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probability (n,) to be neither far away nor one of the few that lie anywhere."""
-        anywhere = expit((self.mode - similarity) / self.spread - SELDOM) if self.share > 0 else 0.0
+        odds = (self.mode - similarity) / self.spread - SELDOM  # their logarithm
+        anywhere = np.minimum(expit(odds), FEW) if self.share > 0 else 0.0
         probability: NDArray[np.float64] = (1 - self.foreign(similarity, lift)) * (1 - anywhere)
         return probability
 

@@ -16,7 +16,7 @@ from somnet.runs.kinds import KINDS, flags
 from somnet.runs.run_folder import RunFolder
 
 STATES = ("clean", "unclear", *KINDS)  # the gravest last
-CERTAIN = 0.98  # label_score from which on an image is called clean: of crawls nine tenths are, and one in 40 wrongly
+CERTAIN = 0.98  # label_score from which on an image is called clean: of crawls 85 % are, and one in 50 wrongly
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ whose probability is b, if the image shows any,
     t = (1 - d) b (1 - q(o))         it shows the other one, which is suggested where that is sure;
     1 - r - t                        else it shows none of the classes: outlier_score is 1 minus this.
 
-Some images are odd in every way that can be measured, and right all the same: a share d of whatever is condemned.
+Some images are odd in every way that can be measured, and right all the same: a share d of whatever is condemned. What
+else is known of r, below, leaves t as the same share of 1 - r.
 
 An image that is typical of the other class is no outlier, however little others believe that: there outlier_score is
 1 - (1 - r) q(o).
 
 Where labels are flipped a tells, where pictures show no class at all q(y), which is 0 in a class most of whose images
 it would call foreign: it is just more varied. Both are of the network before its training, which no label has touched.
-Where there is a clean validation split, r is what its images make of it (methods/right_examples.py). Where a person has
-judged some labels, the others' scores are corrected by that (methods/review.py).
+Where a person has judged some labels, the others' scores are corrected by that (methods/review.py). Where there is a
+clean validation split, r is what its images then make of it (methods/right_examples.py).
 """
 
 import logging
@@ -129,27 +130,28 @@ def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScore
         similarity[rows], nearest[rows] = heard.similarity[place, labels[rows]], heard.similarity.argmax(axis=1)
         lift[rows] = heard.lift[place, labels[rows]]
         others = heard.probable.copy()
-        others[place, labels[rows]] = 0.0
+        others[place, labels[rows]] = -1.0  # so that the other class is never its own, if there are two
         best = others.argmax(axis=1)
-        other[rows], another[rows] = best, others[place, best]
+        other[rows], another[rows] = best, np.maximum(others[place, best], 0)
         of_other[rows], lift_of_other[rows] = heard.similarity[place, best], heard.lift[place, best]
         description[rows, : heard.description.shape[1]] = heard.description
     typicality = fit_typicality(similarity, lift)
     belongs = 1 - spare_varied_classes(1 - typicality.belongs(similarity, lift), labels)
     right = ODD_BUT_RIGHT + (1 - ODD_BUT_RIGHT) * own * belongs
     usual = [np.quantile(similarity[labels == one], USUAL) if one in labels else np.inf for one in classes]
-    typical = (other == nearest) & (of_other >= np.array(usual)[other])
+    typical = (other != labels) & (other == nearest) & (of_other >= np.array(usual)[other])
     there = typicality.belongs(of_other, lift_of_other)  # to the other class
-    instead = (1 - ODD_BUT_RIGHT) * another * there / np.maximum(1 - right, TINY)  # that one, if the label is wrong
-    unknown = np.append(np.ones(n, bool), dropped)  # (N,)
-    right[unknown] = probability_right(right[unknown], right[~unknown])
-    if beside.right is not None:
-        log.info("label_score is calibrated by the %d images of val", len(beside.right))
+    instead = another * there / np.maximum(1 - own * belongs, TINY)  # that one, if the label is wrong
+    instead = np.minimum(instead, there)  # which it is but for rounding
     reviewed = np.append(part.judged_labels >= 0, dropped)
     found = Judgements(np.flatnonzero(reviewed), (given.label == labels)[reviewed]).some(seed)
     learnt = learn(scored_labels(right, own, similarity, labels, description), found)
     asked = np.append(~part.verified, np.zeros(len(dropped), bool))
     right = expit(learnt.odds)  # what was learnt from a person holds for all that is said of an image
+    unknown = np.append(np.ones(n, bool), dropped)  # (N,)
+    right[unknown] = probability_right(right[unknown], right[~unknown])
+    if beside.right is not None:
+        log.info("label_score is calibrated by the %d images of val", len(beside.right))
     known = right + (1 - right) * np.where(typical, there, instead)
     suggested = suggestions(other, (1 - right) * instead, typical)
     return LabelScores(

@@ -106,6 +106,14 @@ def test_typical_images_do_not_expect_what_pictures_of_another_kind_do() -> None
     assert (strangers.argmax(axis=1) == labels)[20:].mean() > 0.95
 
 
+def test_of_a_class_without_typical_images_nothing_is_said() -> None:
+    regions, labels = pictures(91)
+    labels[-1] = labels.max() + 1  # the only one of its class, so a model that has not seen it does not know the class
+    expected = ask(regions, labels, int(labels[-1]) + 1, seed=0).expected(regions, np.arange(91))
+    assert expected[-1, -1] == 1
+    assert (expected[:-1, :-1].sum(axis=1) > 0.9).all()
+
+
 def test_regions_that_an_image_has_not_got_say_nothing() -> None:
     regions, labels = pictures()
     witnesses = ask(regions, labels, CLASSES, seed=0)

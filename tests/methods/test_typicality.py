@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from somnet.methods.typicality import BELOW, FEWEST, LEARNT, LEAST, NOTHING_FOREIGN, Typicality, fit_typicality
+from somnet.methods.label_posterior import FEWEST
+from somnet.methods.typicality import BELOW, LEARNT, LEAST, NOTHING_FOREIGN, Typicality, fit_typicality
 
 
 def foreign_probability(values: np.ndarray, lift: np.ndarray | None = None) -> np.ndarray:
@@ -79,6 +80,8 @@ def test_a_few_foreign_images_lie_anywhere_by_hand() -> None:
     assert found.belongs(values, lift) == pytest.approx(near / (1 + odds), rel=1e-12)
     assert near[:2].tolist() == [1.0, 1.0]
     assert (NOTHING_FOREIGN.belongs(values, lift) == 1).all()
+    far = np.array([0.1, -0.5])
+    assert found.belongs(far, lift[:2]) / (1 - found.foreign(far, lift[:2])) == pytest.approx([0.9, 0.9])
 
 
 def test_the_less_similar_the_more_foreign() -> None:

@@ -160,3 +160,26 @@ def test_what_a_person_drops_tells_what_the_others_like_it_are() -> None:
     learnt = np.isin(order[:295], foreign) & (before.right[order[:295]] > 0.7) & (after.right < 0.5)
     assert learnt.sum() >= 15
     assert (after.known[learnt] < 0.5).all()  # an outlier: no class explains it
+
+
+def test_in_one_class_there_is_no_other_one_to_explain_an_image() -> None:
+    rng, labels = np.random.default_rng(0), np.zeros(100, np.int64)
+    centres = 4 * np.eye(2, 16)[np.where(np.arange(100) < 10, 1, 0)]
+    regions = RegionFeatures(
+        (rng.normal(size=(100, 1, 16)) / 2 + centres[:, None]).astype(np.float16), np.ones((100, 1), bool)
+    )
+    found = judge(lambda: iter([(np.arange(100), regions)]), alike(labels), Beside(), seed=0)
+    assert (found.suggested == -1).all()
+    assert found.known == pytest.approx(found.right)
+    assert (found.known[:10] < 0.5).all()
+
+
+def test_right_pictures_that_are_dropped_condemn_no_others_beside_a_clean_split() -> None:
+    """Four hundred right labels, forty of them known to be, and eight that a person drops for other reasons."""
+    rng, labels = np.random.default_rng(0), np.arange(448) % 3
+    features = rng.normal(size=(448, 1, 64)) * 0.15 + 6 * np.eye(3, 64)[labels][:, None]
+    regions = RegionFeatures(features.astype(np.float16), np.ones((448, 1), bool))
+    beside = Beside(dropped=alike(labels[400:408]), right=alike(labels[408:]))
+    found = judge(lambda: iter([(np.arange(448), regions)]), alike(labels[:400]), beside, seed=0)
+    assert (found.right < choose_threshold(found.right)).sum() <= 20
+    assert np.median(found.right) > 0.9
