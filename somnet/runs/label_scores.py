@@ -116,44 +116,72 @@ def _once(batches: Iterator[BagBatch], _: int) -> Iterator[BagBatch]:
     return batches
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What was heard about N labels, and about the most probable other class of each image."""
+
+    own: NDArray[np.float64]  # (N,) a, the probability of the given class, if it shows any
+    similarity: NDArray[np.float64]  # (N,) to the given class
+    lift: NDArray[np.float64]  # (N,) of the given label
+    other: NDArray[np.int64]  # (N,) o; its own one, if there are no two
+    probable: NDArray[np.float64]  # (N,) b, the probability of the other class
+    similarity_to_other: NDArray[np.float64]  # (N,)
+    lift_of_other: NDArray[np.float64]  # (N,)
+    nearest: NDArray[np.int64]  # (N,) the class that it is most similar to
+    description: NDArray[np.float16]  # (N, D) near each other for images that are alike
+
+    def typical_of_other(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.bool_]:
+        """Whether each image (N,) is most similar to the other class, and more so than a quarter of that one's own."""
+        of_class = (self.similarity[labels == one] for one in range(classes))
+        least = np.array([np.quantile(some, USUAL) if len(some) else np.inf for some in of_class])  # (C,)
+        nearest = (self.other != labels) & (self.other == self.nearest)
+        typical: NDArray[np.bool_] = nearest & (self.similarity_to_other >= least[self.other])
+        return typical
+
+
+def _hear(regions: Regions, given: GivenLabels, seed: int) -> Heard:
+    labels = given.judged  # (N,)
+    numbers = np.zeros((6, len(labels)))
+    own, similarity, lift, probable, similarity_to_other, lift_of_other = numbers
+    other, nearest = np.zeros((2, len(labels)), np.int64)
+    description = np.zeros((len(labels), WIDTH), np.float16)
+    for some in judge_labels(regions, given, seed):
+        rows, place = some.rows, np.arange(len(some.rows))
+        own[rows], lift[rows] = some.probable[place, labels[rows]], some.lift[place, labels[rows]]
+        similarity[rows], nearest[rows] = some.similarity[place, labels[rows]], some.similarity.argmax(axis=1)
+        others = some.probable.copy()
+        others[place, labels[rows]] = -1.0  # so that the other class is never its own, if there are two
+        best = others.argmax(axis=1)
+        other[rows], probable[rows] = best, np.maximum(others[place, best], 0)
+        similarity_to_other[rows], lift_of_other[rows] = some.similarity[place, best], some.lift[place, best]
+        description[rows, : some.description.shape[1]] = some.description
+    return Heard(own, similarity, lift, other, probable, similarity_to_other, lift_of_other, nearest, description)
+
+
 def judge(regions: Regions, part: Part, beside: Beside, seed: int) -> LabelScores:
     """The same from what the regions of all images look like, the training images first."""
     n, given = len(part), _before_review(part, beside)
     labels, dropped = given.judged, beside.is_dropped()  # (N,), (N - n,)
-    classes = range(len(part.index.classes))
-    own, another, similarity, lift, of_other, lift_of_other = np.zeros((6, len(labels)))
-    other, nearest = np.zeros((2, len(labels)), np.int64)
-    description = np.zeros((len(labels), WIDTH), np.float16)
-    for heard in judge_labels(regions, given, seed):
-        rows, place = heard.rows, np.arange(len(heard.rows))
-        own[rows] = heard.probable[place, labels[rows]]
-        similarity[rows], nearest[rows] = heard.similarity[place, labels[rows]], heard.similarity.argmax(axis=1)
-        lift[rows] = heard.lift[place, labels[rows]]
-        others = heard.probable.copy()
-        others[place, labels[rows]] = -1.0  # so that the other class is never its own, if there are two
-        best = others.argmax(axis=1)
-        other[rows], another[rows] = best, np.maximum(others[place, best], 0)
-        of_other[rows], lift_of_other[rows] = heard.similarity[place, best], heard.lift[place, best]
-        description[rows, : heard.description.shape[1]] = heard.description
-    typicality = fit_typicality(similarity, lift)
-    belongs = 1 - spare_varied_classes(1 - typicality.belongs(similarity, lift), labels)
-    right = ODD_BUT_RIGHT + (1 - ODD_BUT_RIGHT) * own * belongs
-    usual = [np.quantile(similarity[labels == one], USUAL) if one in labels else np.inf for one in classes]
-    typical = (other != labels) & (other == nearest) & (of_other >= np.array(usual)[other])
-    there = typicality.belongs(of_other, lift_of_other)  # to the other class
-    instead = another * there / np.maximum(1 - own * belongs, TINY)  # that one, if the label is wrong
+    heard = _hear(regions, given, seed)
+    typicality = fit_typicality(heard.similarity, heard.lift)
+    belongs = spare_varied_classes(typicality.belongs(heard.similarity, heard.lift), labels)
+    there = typicality.belongs(heard.similarity_to_other, heard.lift_of_other)  # to the other class
+    shown = heard.own * belongs
+    instead = heard.probable * there / np.maximum(1 - shown, TINY)  # the other class, if the label is wrong
     instead = np.minimum(instead, there)  # which it is but for rounding
+    right = ODD_BUT_RIGHT + (1 - ODD_BUT_RIGHT) * shown
     reviewed = np.append(part.judged_labels >= 0, dropped)
     found = Judgements(np.flatnonzero(reviewed), (given.label == labels)[reviewed]).some(seed)
-    learnt = learn(scored_labels(right, own, similarity, labels, description), found)
+    learnt = learn(scored_labels(right, heard.own, heard.similarity, labels, heard.description), found)
     asked = np.append(~part.verified, np.zeros(len(dropped), bool))
     right = expit(learnt.odds)  # what was learnt from a person holds for all that is said of an image
     unknown = np.append(np.ones(n, bool), dropped)  # (N,)
     right[unknown] = probability_right(right[unknown], right[~unknown])
     if beside.right is not None:
         log.info("label_score is calibrated by the %d images of val", len(beside.right))
+    typical = heard.typical_of_other(labels, given.classes)
     known = right + (1 - right) * np.where(typical, there, instead)
-    suggested = suggestions(other, (1 - right) * instead, typical)
+    suggested = suggestions(heard.other, (1 - right) * instead, typical)
     return LabelScores(
         np.where(part.verified, 1.0, right[:n]).astype(np.float32),
         np.where(part.verified, 1.0, known[:n]).astype(np.float32),
@@ -184,10 +212,10 @@ def suggestions(other: NDArray[np.int64], sure: NDArray[np.float64], typical: ND
     return np.where((sure >= SURE) & typical, other, -1)
 
 
-def spare_varied_classes(foreign: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The probabilities (n,) to be foreign, but 0 in a class most of which would be: it is just more varied."""
-    varied = np.bincount(labels, weights=foreign) > np.bincount(labels) / 2  # (C,)
-    return np.where(varied[labels], 0.0, foreign)
+def spare_varied_classes(belongs: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The probabilities (n,) to belong, but 1 in a class most of which would not: it is just more varied."""
+    varied = np.bincount(labels, weights=belongs) < np.bincount(labels) / 2  # (C,)
+    return np.where(varied[labels], 1.0, belongs)
 
 
 def with_label_scores(images: pa.Table, scores: LabelScores, classes: tuple[str, ...]) -> pa.Table:
