@@ -40,6 +40,7 @@ from somnet.system.compute import Compute
 OURS = "label_score"
 WORST = (50, 100, 200)
 BINS = 10  # of the calibration error
+ISSUES = ("label", "outlier", "near_duplicate")  # of Datalab
 NOT_HERE = ("pasted", "pasted-test", "plantdoc")
 DATA = {data.name: data for data in (*CRAWLS, *FIELD) if data.name not in NOT_HERE}
 
@@ -137,9 +138,6 @@ def others(features: NDArray[np.float16], labels: NDArray[np.int64], classes: in
     began = time.monotonic()
     near = NearestNeighbors(n_neighbors=min(51, len(unit)), metric="cosine").fit(unit).kneighbors(unit)[1][:, 1:]
     yield Scored("50 neighbours", (labels[near] == labels[:, None]).mean(axis=1), time.monotonic() - began)
-
-
-ISSUES = ("label", "outlier", "near_duplicate")  # of Datalab
 
 
 def datalab(

@@ -22,7 +22,7 @@ be, is about as likely as two, nothing proves that there are foreign pictures: t
 only where they are very far away.
 
 And a few lie anywhere: their odds are e^-SELDOM at the mode, and e times as large with each spread below it, up to a
-probability of FEW. That flags nothing, but of images that are not far away the less typical come first.
+probability of FEW. That flags hardly any, but of images that are not far away the less typical come first.
 
 The similarity to the given class is taken, not that to the most similar one: with many classes there is always one that
 a foreign picture is a little similar to.
