@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from somnet.data.bags import pictures_of
+from somnet.methods.label_confusion import learn_confusion
 from somnet.methods.label_evidence import BELIEF, BEST_REGION, LEAST, WITNESSES, RegionFeatures, ask, join_regions
 from somnet.methods.label_posterior import CLEARLY, fit_posterior
 from somnet.methods.review import find_axes
@@ -72,9 +73,12 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     witnesses = ask(known, labels[asked], given.classes, seed, verified)
     axes = find_axes(witnesses.unit, seed)
     evidence = witnesses.hear(known, np.arange(len(asked)))
-    posterior = fit_posterior(evidence[list(heard)], labels[asked], verified)
+    said = evidence[list(heard)]
+    posterior = fit_posterior(said, labels[asked], verified)
+    posterior = learn_confusion(posterior, said, labels[asked], seed, verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
-    log.debug("about %.0f %% of the labels are drawn at random; witnesses weigh %s", 100 * posterior.wrong, weights)
+    how = "drawn at random" if posterior.confusion is None else "taken for others"
+    log.debug("about %.0f %% of the labels are %s; witnesses weigh %s", 100 * posterior.wrong, how, weights)
     clutter = things_among_clutter(evidence, labels[asked], heard, verified)
 
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:

@@ -37,18 +37,23 @@ class Posterior:
     wrong: float  # e, the share of labels that are drawn at random
     frequency: NDArray[np.float64]  # (C,) f, of the given labels
     log_likelihood: float = 0.0  # of the given labels, by the above
+    confusion: NDArray[np.float64] | None = None  # (C, C) P(y | c), where classes differ in that: label_confusion.py
 
     def shown(self, evidence: NDArray[np.float32]) -> NDArray[np.float64]:
         """p (n, C): what images show, by evidence (J, n, C)."""
-        return _shown(self.weights, evidence, self.frequency)
+        return shown(self.weights, evidence, self.frequency)
+
+    def labelled(self) -> NDArray[np.float64]:
+        """P(y | c) (C, C): how the images of each class are labelled."""
+        if self.confusion is not None:
+            return self.confusion
+        at_random = np.broadcast_to(self.wrong * self.frequency, (len(self.frequency),) * 2)
+        by_class: NDArray[np.float64] = at_random + (1 - self.wrong) * np.eye(len(self.frequency))
+        return by_class
 
     def probabilities(self, evidence: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(c | image, y) (n, C), given the labels (n,) too."""
-        p, rows = self.shown(evidence), np.arange(len(labels))
-        at_random = self.wrong * self.frequency[labels]  # (n,)
-        own = p[rows, labels] * (1 - self.wrong + at_random)
-        p *= at_random[:, None]
-        p[rows, labels] = own
+        p = self.shown(evidence) * self.labelled().T[labels]
         given: NDArray[np.float64] = p / np.maximum(p.sum(axis=1, keepdims=True), TINY)
         return given
 
@@ -96,7 +101,7 @@ def _loss(
 ) -> tuple[float, NDArray[np.float64]]:
     """Mean of -log of the likelihood, with its gradient in (w, v, e)."""
     weights, wrong = x[:-1], x[-1] * doubtful  # wrong: (n,)
-    p, rows = _shown(weights, evidence, frequency), np.arange(len(labels))
+    p, rows = shown(weights, evidence, frequency), np.arange(len(labels))
     own, of_label = p[rows, labels], frequency[labels]  # (n,)
     likelihood = (1 - wrong) * own + wrong * of_label + TINY
     by_own = (1 - wrong) / likelihood  # (n,)
@@ -107,9 +112,10 @@ def _loss(
     return float(loss), np.append(-np.array(slopes) + 2 * SMALL * weights / len(weights), -by_wrong)
 
 
-def _shown(
+def shown(
     weights: NDArray[np.float64], evidence: NDArray[np.float32], frequency: NDArray[np.float64]
 ) -> NDArray[np.float64]:
+    """p (n, C), if the witnesses are worth weights (J + 1,)."""
     logits = np.tensordot(weights[:-1], evidence, axes=1) + weights[-1] * np.log(frequency + TINY)  # (n, C)
     p: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)
     return p

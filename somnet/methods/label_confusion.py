@@ -1,0 +1,179 @@
+"""Which classes are taken for each other, where labels that were held out tell it.
+
+label_posterior.py draws wrong labels by their frequencies f alone. But people take a cat for a dog rather than for a
+ship. So let each class c have its own
+
+    T_cy = P(y | c)    the share of the images of class c that are labelled y,
+
+with a Dirichlet prior around what all classes have in common, (1 - e) [y = c] + e f(y), that is worth as many images of
+the class as it is strong. With g_ic = p_ic T_c,y_i / sum_k p_ik T_k,y_i, what image i shows, given its label, turns are
+taken:
+
+    T_cy = ( sum_i g_ic [y_i = y]  +  strength ((1 - e) [y = c] + e f(y)) )  /  ( sum_i g_ic  +  strength ),
+    e    so that as large a share of all labels is wrong as by T,
+    w    by the likelihood of the labels, prod_i sum_c p_ic T_c,y_i.
+
+Classes that look alike seem to be taken for each other where nobody has done it: the weaker the prior, the more so. So
+the prior is as strong as predicts labels best that were held out, and only clear gains count: else all mistakes are
+drawn by f, as before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from somnet.methods.label_posterior import CLEARLY, FEWEST, LEAST_WRONG, MOST_WRONG, SMALL, TINY, Posterior, shown
+from somnet.methods.logistic import deal_folds
+
+STRENGTHS = (300.0, 100.0, 30.0)  # of the prior, in images of a class
+FOLDS = 5
+TURNS = 15
+STEPS = 15  # of the search for w, in each turn
+NEAR = 1e-4  # gain in the mean log-likelihood below which no more turns are taken
+MOST_NUMBERS = 2**22  # images times classes that the strength is chosen by, so that it takes seconds whatever the data
+
+
+def learn_confusion(
+    posterior: Posterior,
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    seed: int,
+    verified: NDArray[np.bool_] | None = None,
+) -> Posterior:
+    """The same with which classes are taken for each other, from evidence (J, n, C) and labels (n,), if it is clear."""
+    doubtful = np.ones(len(labels), bool) if verified is None else ~verified  # (n,)
+    if len(labels) < FEWEST or not posterior.weights.any():
+        return posterior
+    strength = _choose_strength(posterior, evidence, labels, doubtful, seed)
+    return posterior if strength is None else _learn(posterior, evidence, labels, doubtful, strength)
+
+
+def _choose_strength(
+    posterior: Posterior,
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    doubtful: NDArray[np.bool_],
+    seed: int,
+) -> float | None:
+    """The one that gains most in the log-likelihood of labels held out; None: not clearly more than CLEARLY."""
+    rng = np.random.default_rng((seed, *b"confusion"))
+    some = np.sort(rng.permutation(len(labels))[: max(MOST_NUMBERS // evidence.shape[2], FEWEST)])
+    evidence, labels, doubtful = evidence[:, some], labels[some], doubtful[some]
+    fold = deal_folds(labels, FOLDS, seed)
+    before = _log_likelihood(posterior, evidence, labels, doubtful)
+    highest, best = CLEARLY, None
+    for strength in STRENGTHS:
+        gain = sum(
+            _log_likelihood(
+                _learn(posterior, evidence[:, ~held], labels[~held], doubtful[~held], strength),
+                *(evidence[:, held], labels[held], doubtful[held]),
+            )
+            for held in (fold == number for number in range(FOLDS))
+        )
+        if gain - before <= highest:
+            break
+        highest, best = gain - before, strength
+    return best
+
+
+def _learn(
+    posterior: Posterior,
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    doubtful: NDArray[np.bool_],
+    strength: float,
+) -> Posterior:
+    last, best = -np.inf, posterior
+    for best in _turns(posterior, evidence, labels, doubtful, strength):
+        if best.log_likelihood - last < NEAR * len(labels):
+            break
+        last = best.log_likelihood
+    return best
+
+
+def _turns(
+    posterior: Posterior,
+    evidence: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    doubtful: NDArray[np.bool_],
+    strength: float,
+) -> Iterator[Posterior]:
+    frequency, classes = posterior.frequency, len(posterior.frequency)
+    own = np.eye(classes)
+    wrong, most = max(posterior.wrong, 4 * LEAST_WRONG), 1 - (frequency**2).sum()  # of what is drawn is really wrong
+    labelled = _labelled_as((1 - wrong) * own + wrong * frequency, labels, doubtful)  # (n, C)
+    for _ in range(TURNS):
+        weights = _weigh(posterior.weights, evidence, frequency, labelled)
+        share = shown(weights, evidence, frequency) * labelled  # (n, C)
+        likelihood = share.sum(axis=1) + TINY
+        share = share[doubtful] / likelihood[doubtful, None]
+        count = np.zeros((classes, classes))  # (y, c) of images of class c that are labelled y
+        np.add.at(count, labels[doubtful], share)
+        share_wrong = 1 - np.trace(count) / max(count.sum(), TINY)
+        wrong = float(np.clip(share_wrong / max(most, TINY), LEAST_WRONG, MOST_WRONG))
+        prior = strength * ((1 - wrong) * own + wrong * frequency)  # (c, y)
+        confusion = (count.T + prior) / (count.sum(axis=0)[:, None] + strength)
+        labelled = _labelled_as(confusion, labels, doubtful)
+        posterior = replace(
+            posterior,
+            weights=weights,
+            wrong=wrong,
+            log_likelihood=float(np.log(likelihood).sum()),
+            confusion=confusion,
+        )
+        yield posterior
+
+
+def _labelled_as(
+    confusion: NDArray[np.float64], labels: NDArray[np.int64], doubtful: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """P(y_i | c) (n, C) of the given labels; those that a person has verified are beyond doubt."""
+    labelled = confusion.T[labels]
+    labelled[~doubtful] = np.eye(len(confusion))[labels[~doubtful]]
+    return labelled
+
+
+def _log_likelihood(
+    posterior: Posterior, evidence: NDArray[np.float32], labels: NDArray[np.int64], doubtful: NDArray[np.bool_]
+) -> float:
+    labelled = _labelled_as(posterior.labelled(), labels, doubtful)
+    return float(np.log((posterior.shown(evidence) * labelled).sum(axis=1) + TINY).sum())
+
+
+def _weigh(
+    weights: NDArray[np.float64],
+    evidence: NDArray[np.float32],
+    frequency: NDArray[np.float64],
+    labelled: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The worth w (J + 1,) of the witnesses that makes the labels likeliest, by P(y_i | c) (n, C) as it is."""
+    found = minimize(
+        _loss,
+        weights,
+        args=(evidence, frequency, labelled),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, None)] * len(evidence) + [(0, 1)],
+        options={"maxiter": STEPS},
+    )
+    return np.asarray(found.x, np.float64)
+
+
+def _loss(
+    weights: NDArray[np.float64],
+    evidence: NDArray[np.float32],
+    frequency: NDArray[np.float64],
+    labelled: NDArray[np.float64],
+) -> tuple[float, NDArray[np.float64]]:
+    """Mean of -log of the likelihood, with its gradient in (w, v)."""
+    p = shown(weights, evidence, frequency)
+    joint = p * labelled  # (n, C)
+    likelihood = joint.sum(axis=1) + TINY
+    pull = joint / likelihood[:, None] - p  # (n, C)
+    prior = np.log(frequency + TINY)  # (C,)
+    slopes = [*((pull * witness).sum(axis=1).mean() for witness in evidence), (pull @ prior).mean()]
+    loss = -np.log(likelihood).mean() + SMALL * (weights**2).mean()
+    return float(loss), -np.array(slopes) + 2 * SMALL * weights / len(weights)

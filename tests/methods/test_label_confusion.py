@@ -1,0 +1,117 @@
+"""Which classes are taken for each other: the likelihood by hand, and what is found where it is known."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import approx_fprime
+
+from somnet.methods.label_confusion import _loss, _turns, learn_confusion
+from somnet.methods.label_posterior import SMALL, Posterior, fit_posterior
+
+Task = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
+
+CLASSES = 5
+
+
+def task(labelled: NDArray[np.float64], images: int = 3000, certain: float = 0.2) -> Task:
+    """Evidence of a good witness, labels drawn by P(y | c) (C, C), and what the images show."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(CLASSES, certain), images)
+    true = np.array([rng.choice(CLASSES, p=row) for row in p])
+    given = np.array([rng.choice(CLASSES, p=labelled[one]) for one in true])
+    return np.log(p + 1e-9)[None].astype(np.float32), given, true
+
+
+def swaps(share: float) -> NDArray[np.float64]:
+    """P(y | c) where a share of the first two classes is taken for the other one."""
+    labelled = np.eye(CLASSES)
+    labelled[0, [0, 1]] = labelled[1, [1, 0]] = 1 - share, share
+    return labelled
+
+
+def found_wrong(posterior: Posterior, made: Task) -> tuple[float, float]:
+    """Share of the wrong labels that are called wrong, and of wrong ones among what is called so."""
+    evidence, given, true = made
+    doubted = posterior.probabilities(evidence, given)[np.arange(len(given)), given] < 0.5
+    return float(doubted[given != true].mean()), float((given != true)[doubted].mean())
+
+
+def test_the_likelihood_by_hand_and_its_gradient() -> None:
+    evidence = np.log(np.array([[[0.6, 0.4], [0.9, 0.1]]], np.float32))
+    labelled = np.array([[0.8, 0.3], [0.2, 0.7]])  # P(y_i | c) of labels 0 and 1
+    frequency, at = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    by_hand = -(np.log(0.6 * 0.8 + 0.4 * 0.3) + np.log(0.9 * 0.2 + 0.1 * 0.7)) / 2 + SMALL / 2
+    loss, slope = _loss(at, evidence, frequency, labelled)
+    assert loss == pytest.approx(by_hand, abs=1e-6)
+    frequency, at = np.array([0.7, 0.3]), np.array([1.3, 0.4])
+    numeric = approx_fprime(at, lambda x: _loss(x, evidence, frequency, labelled)[0], 1e-6)
+    assert _loss(at, evidence, frequency, labelled)[1] == pytest.approx(numeric, abs=1e-4)
+
+
+def test_the_turns_by_hand() -> None:
+    """Sure witnesses: three of four images of the first class are labelled so, and the prior is worth four images.
+
+    A quarter of the labels of one class and none of the other are wrong: an eighth, and of what is drawn by even
+    frequencies half is right, so e = 1/4 and the prior of the first row is (7/8, 1/8).
+    """
+    shows = np.repeat([0, 1], 400)
+    labels = shows.copy()
+    labels[:100] = 1
+    frequency = np.array([0.5, 0.5])
+    evidence = np.where(np.eye(2, dtype=bool)[shows], 0.0, -30.0).astype(np.float32)[None]
+    begin = Posterior(np.array([1.0, 0.0]), 0.2, frequency)
+    *_, found = _turns(begin, evidence, labels, np.ones(800, bool), 400.0)
+    assert found.wrong == pytest.approx(0.25, abs=1e-3)
+    by_hand = [[(300 + 400 * 7 / 8) / 800, (100 + 400 / 8) / 800], [400 / 8 / 800, (400 + 400 * 7 / 8) / 800]]
+    assert found.labelled() == pytest.approx(np.array(by_hand), abs=1e-3)
+    assert found.labelled().sum(axis=1) == pytest.approx([1.0, 1.0])
+
+
+def test_classes_that_are_taken_for_each_other_are_found() -> None:
+    made = task(swaps(0.3))
+    evidence, given, _ = made
+    before = fit_posterior(evidence, given)
+    after = learn_confusion(before, evidence, given, seed=0)
+    assert after.labelled()[:2, :2] == pytest.approx(np.array([[0.7, 0.3], [0.3, 0.7]]), abs=0.08)
+    assert np.diag(after.labelled())[2:] == pytest.approx(np.ones(3), abs=0.03)
+    (few, _), (many, precision) = found_wrong(before, made), found_wrong(after, made)
+    assert many > few + 0.1
+    assert precision > 0.8
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.4])
+def test_mistakes_that_are_the_same_for_all_classes_leave_all_as_it_is(wrong: float) -> None:
+    evidence, given, _ = task((1 - wrong) * np.eye(CLASSES) + wrong / CLASSES)
+    before = fit_posterior(evidence, given)
+    assert learn_confusion(before, evidence, given, seed=0) is before
+
+
+@pytest.mark.parametrize("images", [20, 300, 3000])
+def test_classes_that_look_alike_are_not_taken_for_each_other(images: int) -> None:
+    """Witnesses who often cannot tell, and labels that are right."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        p = rng.dirichlet(np.full(CLASSES, 0.7), images)
+        given = np.array([rng.choice(CLASSES, p=row) for row in p])
+        evidence = np.log(p + 1e-9)[None].astype(np.float32)
+        after = learn_confusion(fit_posterior(evidence, given), evidence, given, seed)
+        assert (after.probabilities(evidence, given)[np.arange(images), given] < 0.5).mean() < 0.02
+
+
+def test_verified_labels_are_no_mistakes() -> None:
+    """A person has confirmed all labels of the first two classes: nobody takes one for the other."""
+    evidence, given, _ = task(swaps(0.3))
+    verified = given < 2
+    before = fit_posterior(evidence, given, verified)
+    after = learn_confusion(before, evidence, given, 0, verified)
+    assert after.labelled()[0, 1] < 0.05
+    assert after.labelled()[1, 0] < 0.05
+
+
+def test_a_class_without_images_has_no_mistakes_of_its_own() -> None:
+    evidence, given, _ = task(swaps(0.3))
+    wider = np.concatenate([evidence, np.full((1, len(given), 1), -12.0, np.float32)], axis=2)
+    after = learn_confusion(fit_posterior(wider, given), wider, given, seed=0)
+    assert np.isfinite(after.labelled()).all()
+    assert after.labelled().sum(axis=1) == pytest.approx(np.ones(CLASSES + 1))
+    assert np.isfinite(after.probabilities(wider, given)).all()
