@@ -185,6 +185,7 @@ FIELD = (
     FieldSet("clean", clothing, clean=True),
     FieldSet("flips-10", clothing, "flip=0.1", clean=True),
     FieldSet("flips-40", clothing, "flip=0.4"),
+    FieldSet("swaps-30", clothing, "asymmetric=0.3"),
     FieldSet("pasted", clothing, "paste={scenes}", clutter=True),
     FieldSet("pasted-flips", clothing, "flip=0.4,paste={scenes}", clutter=True),
     FieldSet("pasted-open", clothing, "flip=0.2,open=0.2,paste={scenes}", clutter=True),
