@@ -41,7 +41,7 @@ def test_the_likelihood_by_hand_and_its_gradient() -> None:
     labelled = np.array([[0.8, 0.3], [0.2, 0.7]])  # P(y_i | c) of labels 0 and 1
     frequency, at = np.array([0.5, 0.5]), np.array([1.0, 0.0])
     by_hand = -(np.log(0.6 * 0.8 + 0.4 * 0.3) + np.log(0.9 * 0.2 + 0.1 * 0.7)) / 2 + SMALL / 2
-    loss, slope = _loss(at, evidence, frequency, labelled)
+    loss, _ = _loss(at, evidence, frequency, labelled)
     assert loss == pytest.approx(by_hand, abs=1e-6)
     frequency, at = np.array([0.7, 0.3]), np.array([1.3, 0.4])
     numeric = approx_fprime(at, lambda x: _loss(x, evidence, frequency, labelled)[0], 1e-6)
@@ -86,10 +86,10 @@ def test_mistakes_that_are_the_same_for_all_classes_leave_all_as_it_is(wrong: fl
     assert learn_confusion(before, evidence, given, seed=0) is before
 
 
-@pytest.mark.parametrize("images", [20, 300, 3000])
+@pytest.mark.parametrize("images", [20, 300, 1500])
 def test_classes_that_look_alike_are_not_taken_for_each_other(images: int) -> None:
     """Witnesses who often cannot tell, and labels that are right."""
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         p = rng.dirichlet(np.full(CLASSES, 0.7), images)
         given = np.array([rng.choice(CLASSES, p=row) for row in p])
