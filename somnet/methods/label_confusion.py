@@ -46,7 +46,7 @@ def learn_confusion(
 ) -> Posterior:
     """The same with which classes are taken for each other, from evidence (J, n, C) and labels (n,), if it is clear."""
     doubtful = np.ones(len(labels), bool) if verified is None else ~verified  # (n,)
-    if len(labels) < FEWEST or not posterior.weights.any():
+    if doubtful.sum() < FEWEST:
         return posterior
     strength = _choose_strength(posterior, evidence, labels, doubtful, seed)
     return posterior if strength is None else _learn(posterior, evidence, labels, doubtful, strength)
