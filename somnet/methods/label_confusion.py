@@ -16,25 +16,34 @@ taken:
 Classes that look alike seem to be taken for each other where nobody has done it: the weaker the prior, the more so. So
 the prior is as strong as predicts labels best that were held out, and only clear gains count: else all mistakes are
 drawn by f, as before.
+
+And some classes are harder to tell than others, for which T would make up, too. So a rival without any such mistakes,
+in which each class has a scale and a bias of its own (class_scales.py), must predict the held out labels clearly worse.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from somnet.methods.class_scales import fit_scales
 from somnet.methods.label_posterior import CLEARLY, FEWEST, LEAST_WRONG, MOST_WRONG, SMALL, TINY, Posterior, shown
 from somnet.methods.logistic import deal_folds
 
 STRENGTHS = (300.0, 100.0, 30.0, 10.0)  # of the prior, in images of a class
 SURE = 2.0  # standard errors of a gain from which on it is clear
+OF_A_CLASS = 10  # images of a class, on average, from which on its mistakes can be told
 FOLDS = 5
 TURNS = 40
 STEPS = 15  # of the search for w, in each turn
 NEAR = 1e-5  # gain in the mean log-likelihood below which no more turns are taken
-MOST_NUMBERS = 2**22  # images times classes that the strength is chosen by, so that it takes seconds whatever the data
+MOST_NUMBERS = 2**19  # images times classes that are looked at, as a minute is enough; so at most some 200 classes
+
+LogLikelihoods = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]], NDArray[np.float64]]
+"""Of each label (n,), by evidence (J, n, C), the labels (n,) and which of them are doubtful (n,)."""
 
 
 def learn_confusion(
@@ -46,7 +55,8 @@ def learn_confusion(
 ) -> Posterior:
     """The same with which classes are taken for each other, from evidence (J, n, C) and labels (n,), if it is clear."""
     doubtful = np.ones(len(labels), bool) if verified is None else ~verified  # (n,)
-    if doubtful.sum() < FEWEST:
+    classes = evidence.shape[2]
+    if doubtful.sum() < FEWEST or min(len(labels), MOST_NUMBERS // classes) < OF_A_CLASS * classes:
         return posterior
     strength = _choose_strength(posterior, evidence, labels, doubtful, seed)
     return posterior if strength is None else _learn(posterior, evidence, labels, doubtful, strength)
@@ -61,19 +71,32 @@ def _choose_strength(
 ) -> float | None:
     """The one that gains most in the log-likelihood of labels held out; None: no gain is clear."""
     rng = np.random.default_rng((seed, *b"confusion"))
-    some = np.sort(rng.permutation(len(labels))[: max(MOST_NUMBERS // evidence.shape[2], FEWEST)])
+    some = np.sort(rng.permutation(len(labels))[: MOST_NUMBERS // evidence.shape[2]])
     evidence, labels, doubtful = evidence[:, some], labels[some], doubtful[some]
     fold = deal_folds(labels, FOLDS, seed)
-    before = _log_likelihoods(posterior, evidence, labels, doubtful)
-    highest, best = CLEARLY, None
-    for strength in STRENGTHS:
-        gain = -before  # (n,)
+    before = _log_likelihoods(posterior, evidence, labels, doubtful)  # (n,)
+
+    def gain(learn: Callable[[NDArray[np.bool_]], LogLikelihoods]) -> NDArray[np.float64]:
+        """Of each label (n,), by what is learnt from the others."""
+        gained = -before
         for held in (fold == number for number in range(FOLDS)):
-            learnt = _learn(posterior, evidence[:, ~held], labels[~held], doubtful[~held], strength)
-            gain[held] += _log_likelihoods(learnt, evidence[:, held], labels[held], doubtful[held])
-        error = gain.std() * len(gain) ** 0.5  # of the sum
-        if gain.sum() > max(highest, SURE * error):
-            highest, best = float(gain.sum()), strength
+            gained[held] += learn(~held)(evidence[:, held], labels[held], doubtful[held])
+        return gained
+
+    def with_scales(seen: NDArray[np.bool_]) -> LogLikelihoods:
+        return fit_scales(posterior, evidence[:, seen], labels[seen], doubtful[seen]).log_likelihoods
+
+    highest, best = CLEARLY + max(float(gain(with_scales).sum()), 0.0), None
+    for strength in STRENGTHS:
+
+        def with_confusion(seen: NDArray[np.bool_], strength: float = strength) -> LogLikelihoods:
+            learnt = _learn(posterior, evidence[:, seen], labels[seen], doubtful[seen], strength)
+            return partial(_log_likelihoods, learnt)
+
+        gained = gain(with_confusion)
+        error = gained.std() * len(gained) ** 0.5  # of the sum
+        if gained.sum() > max(highest, SURE * error):
+            highest, best = float(gained.sum()), strength
     return best
 
 
@@ -105,11 +128,10 @@ def _turns(
     labelled = _labelled_as((1 - wrong) * own + wrong * frequency, labels, doubtful)  # (n, C)
     for _ in range(TURNS):
         weights = _weigh(posterior.weights, evidence, frequency, labelled)
-        share = shown(weights, evidence, frequency) * labelled  # (n, C)
-        likelihood = share.sum(axis=1) + TINY
-        share = share[doubtful] / likelihood[doubtful, None]
+        p = shown(weights, evidence, frequency)  # (n, C)
+        share = (p * labelled)[doubtful]
         count = np.zeros((classes, classes))  # (y, c) of images of class c that are labelled y
-        np.add.at(count, labels[doubtful], share)
+        np.add.at(count, labels[doubtful], share / (share.sum(axis=1, keepdims=True) + TINY))
         share_wrong = 1 - np.trace(count) / max(count.sum(), TINY)
         wrong = float(np.clip(share_wrong / max(most, TINY), LEAST_WRONG, MOST_WRONG))
         prior = strength * ((1 - wrong) * own + wrong * frequency)  # (c, y)
@@ -119,7 +141,7 @@ def _turns(
             posterior,
             weights=weights,
             wrong=wrong,
-            log_likelihood=float(np.log(likelihood).sum()),
+            log_likelihood=float(np.log((p * labelled).sum(axis=1) + TINY).sum()),
             confusion=confusion,
         )
         yield posterior

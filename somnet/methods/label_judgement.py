@@ -77,8 +77,9 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     posterior = fit_posterior(said, labels[asked], verified)
     posterior = learn_confusion(posterior, said, labels[asked], seed, verified)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
-    how = "drawn at random" if posterior.confusion is None else "taken for others"
-    log.debug("about %.0f %% of the labels are %s; witnesses weigh %s", 100 * posterior.wrong, how, weights)
+    how = "drawn at random" if posterior.confusion is None else "those of classes that are taken for each other"
+    wrong = 100 * float(posterior.frequency @ (1 - np.diag(posterior.labelled())))
+    log.debug("about %.0f %% of the labels are wrong, %s; witnesses weigh %s", wrong, how, weights)
     clutter = things_among_clutter(evidence, labels[asked], heard, verified)
 
     def judged(rows: NDArray[np.int64], some: RegionFeatures, evidence: NDArray[np.float32]) -> Judged:

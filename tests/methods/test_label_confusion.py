@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 
-from somnet.methods.label_confusion import _loss, _turns, learn_confusion
+from somnet.methods.label_confusion import OF_A_CLASS, _choose_strength, _labelled_as, _loss, _turns, learn_confusion
 from somnet.methods.label_posterior import SMALL, Posterior, fit_posterior
 
 Task = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
@@ -77,6 +77,9 @@ def test_classes_that_are_taken_for_each_other_are_found() -> None:
     (few, _), (many, precision) = found_wrong(before, made), found_wrong(after, made)
     assert many > few + 0.1
     assert precision > 0.8
+    assert after.weights[0] > 1.05 * before.weights[0]  # what seemed to be a weak witness was a wrong label
+    assert learn_confusion(before, evidence[:, : 9 * CLASSES], given[: 9 * CLASSES], seed=0) is before  # too few
+    assert OF_A_CLASS == 10
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.4])
@@ -96,6 +99,43 @@ def test_classes_that_look_alike_are_not_taken_for_each_other(images: int) -> No
         evidence = np.log(p + 1e-9)[None].astype(np.float32)
         after = learn_confusion(fit_posterior(evidence, given), evidence, given, seed)
         assert (after.probabilities(evidence, given)[np.arange(images), given] < 0.5).mean() < 0.02
+
+
+@pytest.mark.parametrize("sharp", [0.7, 0.3])
+def test_classes_that_are_hard_to_tell_are_not_taken_for_others(sharp: float) -> None:
+    """Witnesses are less sure of two classes than they should be, and all labels are right."""
+    evidence, given, _ = task(np.eye(CLASSES), images=1500, certain=0.7)
+    evidence = evidence * np.array([1, 1, 1, sharp, sharp], np.float32)
+    before = fit_posterior(evidence, given)
+    assert learn_confusion(before, evidence, given, seed=0) is before
+
+
+def test_nor_are_classes_that_witnesses_name_too_often() -> None:
+    evidence, given, _ = task(np.eye(CLASSES), images=1500, certain=0.7)
+    evidence[:, :, 0] += 2
+    before = fit_posterior(evidence, given)
+    assert learn_confusion(before, evidence, given, seed=0) is before
+
+
+def test_the_prior_is_as_strong_as_mistakes_are_alike() -> None:
+    """Mistakes that are nearly the same for all classes want a stronger prior than swaps."""
+    rng = np.random.default_rng(1)
+    alike = 0.7 * np.eye(CLASSES) + 0.3 * rng.dirichlet(np.full(CLASSES, 4.0), CLASSES)
+    chosen = []
+    for labelled in (swaps(0.3), alike):
+        evidence, given, _ = task(labelled, images=2500)
+        posterior = fit_posterior(evidence, given)
+        chosen.append(_choose_strength(posterior, evidence, given, np.ones(len(given), bool), seed=0))
+    of_swaps, of_others = chosen
+    assert of_swaps is not None
+    assert of_others is not None
+    assert of_swaps < of_others
+
+
+def test_what_a_label_tells_by_hand() -> None:
+    confusion = np.array([[0.8, 0.2], [0.3, 0.7]])
+    found = _labelled_as(confusion, np.array([0, 1, 1]), np.array([True, True, False]))
+    assert found == pytest.approx(np.array([[0.8, 0.3], [0.2, 0.7], [0.0, 1.0]]))
 
 
 def test_verified_labels_are_no_mistakes() -> None:

@@ -246,6 +246,7 @@ def test_the_registry_names_all_files_of_methods() -> None:
         "fresh",
         "frozen",
         "class_prototypes",
+        "class_scales",
         "label_confusion",
         "label_evidence",
         "label_judgement",
