@@ -123,7 +123,7 @@ def test_the_prior_is_as_strong_as_mistakes_are_alike() -> None:
     alike = 0.7 * np.eye(CLASSES) + 0.3 * rng.dirichlet(np.full(CLASSES, 4.0), CLASSES)
     chosen = []
     for labelled in (swaps(0.3), alike):
-        evidence, given, _ = task(labelled, images=2500)
+        evidence, given, _ = task(labelled, images=2000)
         posterior = fit_posterior(evidence, given)
         chosen.append(_choose_strength(posterior, evidence, given, np.ones(len(given), bool), seed=0))
     of_swaps, of_others = chosen
