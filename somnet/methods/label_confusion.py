@@ -34,7 +34,7 @@ from somnet.methods.label_posterior import CLEARLY, FEWEST, LEAST_WRONG, MOST_WR
 from somnet.methods.logistic import deal_folds
 
 STRENGTHS = (300.0, 100.0, 30.0, 10.0)  # of the prior, in images of a class
-SURE = 2.0  # standard errors of a gain from which on it is clear
+SURE = 1.5  # standard errors of a gain from which on it is clear
 OF_A_CLASS = 10  # images of a class, on average, from which on its mistakes can be told
 FOLDS = 5
 TURNS = 40
