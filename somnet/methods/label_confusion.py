@@ -30,7 +30,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from somnet.methods.class_scales import fit_scales
-from somnet.methods.label_posterior import CLEARLY, FEWEST, LEAST_WRONG, MOST_WRONG, SMALL, TINY, Posterior, shown
+from somnet.methods.label_posterior import (
+    CLEARLY,
+    FEWEST,
+    LEAST_WRONG,
+    MOST_WRONG,
+    SMALL,
+    TINY,
+    Posterior,
+    drawn_by_frequency,
+    shown,
+)
 from somnet.methods.logistic import deal_folds
 
 STRENGTHS = (300.0, 100.0, 30.0, 10.0)  # of the prior, in images of a class
@@ -123,9 +133,8 @@ def _turns(
     strength: float,
 ) -> Iterator[Posterior]:
     frequency, classes = posterior.frequency, len(posterior.frequency)
-    own = np.eye(classes)
     wrong, most = max(posterior.wrong, 4 * LEAST_WRONG), 1 - (frequency**2).sum()  # of what is drawn is really wrong
-    labelled = _labelled_as((1 - wrong) * own + wrong * frequency, labels, doubtful)  # (n, C)
+    labelled = _labelled_as(drawn_by_frequency(wrong, frequency), labels, doubtful)  # (n, C)
     for _ in range(TURNS):
         weights = _weigh(posterior.weights, evidence, frequency, labelled)
         p = shown(weights, evidence, frequency)  # (n, C)
@@ -134,7 +143,7 @@ def _turns(
         np.add.at(count, labels[doubtful], share / (share.sum(axis=1, keepdims=True) + TINY))
         share_wrong = 1 - np.trace(count) / max(count.sum(), TINY)
         wrong = float(np.clip(share_wrong / max(most, TINY), LEAST_WRONG, MOST_WRONG))
-        prior = strength * ((1 - wrong) * own + wrong * frequency)  # (c, y)
+        prior = strength * drawn_by_frequency(wrong, frequency)  # (c, y)
         confusion = (count.T + prior) / (count.sum(axis=0)[:, None] + strength)
         labelled = _labelled_as(confusion, labels, doubtful)
         posterior = replace(

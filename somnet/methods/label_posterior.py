@@ -45,17 +45,18 @@ class Posterior:
 
     def labelled(self) -> NDArray[np.float64]:
         """P(y | c) (C, C): how the images of each class are labelled."""
-        if self.confusion is not None:
-            return self.confusion
-        at_random = np.broadcast_to(self.wrong * self.frequency, (len(self.frequency),) * 2)
-        by_class: NDArray[np.float64] = at_random + (1 - self.wrong) * np.eye(len(self.frequency))
-        return by_class
+        return drawn_by_frequency(self.wrong, self.frequency) if self.confusion is None else self.confusion
 
     def probabilities(self, evidence: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(c | image, y) (n, C), given the labels (n,) too."""
         p = self.shown(evidence) * self.labelled().T[labels]
         given: NDArray[np.float64] = p / np.maximum(p.sum(axis=1, keepdims=True), TINY)
         return given
+
+
+def drawn_by_frequency(wrong: float, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(y | c) (C, C), where a share of all labels is drawn by their frequencies (C,)."""
+    return (1 - wrong) * np.eye(len(frequency)) + wrong * frequency
 
 
 def fit_posterior(
