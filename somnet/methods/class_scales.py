@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from somnet.methods.label_posterior import LEAST_WRONG, MOST_WRONG, TINY, Posterior
+from somnet.methods.label_posterior import LEAST_WRONG, MOST_WRONG, TINY, HeardLabels, Posterior
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,22 @@ class ClassScales:
     bias: NDArray[np.float64]  # (C,) b
     wrong: float  # e
 
-    def log_likelihoods(
-        self, evidence: NDArray[np.float32], labels: NDArray[np.int64], doubtful: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Of each label (n,), by evidence (J, n, C); those that are not `doubtful` (n,) are right."""
-        p = softmax(centred_log(self.posterior, evidence) * self.scale + self.bias, axis=1)
-        wrong = self.wrong * doubtful
-        likelihood = (1 - wrong) * p[np.arange(len(labels)), labels] + wrong * self.posterior.frequency[labels]
+    def log_likelihoods(self, heard: HeardLabels) -> NDArray[np.float64]:
+        """Of each label (n,)."""
+        p = softmax(centred_log(self.posterior, heard.evidence) * self.scale + self.bias, axis=1)
+        label, wrong = heard.label, self.wrong * heard.doubtful
+        likelihood = (1 - wrong) * p[np.arange(len(label)), label] + wrong * self.posterior.frequency[label]
         logarithms: NDArray[np.float64] = np.log(likelihood + TINY)
         return logarithms
 
 
-def fit_scales(
-    posterior: Posterior, evidence: NDArray[np.float32], labels: NDArray[np.int64], doubtful: NDArray[np.bool_]
-) -> ClassScales:
-    """The likeliest ones, by evidence (J, n, C) and labels (n,), of which some are doubtful (n,)."""
+def fit_scales(posterior: Posterior, heard: HeardLabels) -> ClassScales:
+    """The ones that make the labels likeliest."""
     classes = len(posterior.frequency)
     found = minimize(
         scales_loss,
         np.hstack([np.ones(classes), np.zeros(classes), posterior.wrong]),
-        args=(centred_log(posterior, evidence), labels, posterior.frequency, doubtful),
+        args=(centred_log(posterior, heard.evidence), heard.label, posterior.frequency, heard.doubtful),
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, None)] * classes + [(None, None)] * classes + [(LEAST_WRONG, MOST_WRONG)],

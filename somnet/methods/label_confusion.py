@@ -37,6 +37,7 @@ from somnet.methods.label_posterior import (
     MOST_WRONG,
     SMALL,
     TINY,
+    HeardLabels,
     Posterior,
     drawn_by_frequency,
     shown,
@@ -52,56 +53,42 @@ STEPS = 15  # of the search for w, in each turn
 NEAR = 1e-5  # gain in the mean log-likelihood below which no more turns are taken
 MOST_NUMBERS = 2**19  # images times classes that are looked at, as a minute is enough; so at most some 200 classes
 
-LogLikelihoods = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]], NDArray[np.float64]]
-"""Of each label (n,), by evidence (J, n, C), the labels (n,) and which of them are doubtful (n,)."""
+LogLikelihoods = Callable[[HeardLabels], NDArray[np.float64]]
+"""Of each label (n,)."""
 
 
-def learn_confusion(
-    posterior: Posterior,
-    evidence: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    seed: int,
-    verified: NDArray[np.bool_] | None = None,
-) -> Posterior:
-    """The same with which classes are taken for each other, from evidence (J, n, C) and labels (n,), if it is clear."""
-    doubtful = np.ones(len(labels), bool) if verified is None else ~verified  # (n,)
-    classes = evidence.shape[2]
-    if doubtful.sum() < FEWEST or min(len(labels), MOST_NUMBERS // classes) < OF_A_CLASS * classes:
+def learn_confusion(posterior: Posterior, heard: HeardLabels, seed: int) -> Posterior:
+    """The same with which classes are taken for each other, if it is clear."""
+    images, classes = heard.evidence.shape[1:]
+    if heard.doubtful.sum() < FEWEST or min(images, MOST_NUMBERS // classes) < OF_A_CLASS * classes:
         return posterior
-    strength = _choose_strength(posterior, evidence, labels, doubtful, seed)
-    return posterior if strength is None else _learn(posterior, evidence, labels, doubtful, strength)
+    strength = _choose_strength(posterior, heard, seed)
+    return posterior if strength is None else _learn(posterior, heard, strength)
 
 
-def _choose_strength(
-    posterior: Posterior,
-    evidence: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    doubtful: NDArray[np.bool_],
-    seed: int,
-) -> float | None:
+def _choose_strength(posterior: Posterior, heard: HeardLabels, seed: int) -> float | None:
     """The one that gains most in the log-likelihood of labels held out; None: no gain is clear."""
     rng = np.random.default_rng((seed, *b"confusion"))
-    some = np.sort(rng.permutation(len(labels))[: MOST_NUMBERS // evidence.shape[2]])
-    evidence, labels, doubtful = evidence[:, some], labels[some], doubtful[some]
-    fold = deal_folds(labels, FOLDS, seed)
-    before = _log_likelihoods(posterior, evidence, labels, doubtful)  # (n,)
+    images, classes = heard.evidence.shape[1:]
+    asked = heard.take(np.sort(rng.permutation(images)[: MOST_NUMBERS // classes]))
+    fold = deal_folds(asked.label, FOLDS, seed)
+    before = _log_likelihoods(posterior, asked)  # (n,)
 
-    def gain(learn: Callable[[NDArray[np.bool_]], LogLikelihoods]) -> NDArray[np.float64]:
+    def gain(learn: Callable[[HeardLabels], LogLikelihoods]) -> NDArray[np.float64]:
         """Of each label (n,), by what is learnt from the others."""
         gained = -before
         for held in (fold == number for number in range(FOLDS)):
-            gained[held] += learn(~held)(evidence[:, held], labels[held], doubtful[held])
+            gained[held] += learn(asked.take(~held))(asked.take(held))
         return gained
 
-    def with_scales(seen: NDArray[np.bool_]) -> LogLikelihoods:
-        return fit_scales(posterior, evidence[:, seen], labels[seen], doubtful[seen]).log_likelihoods
+    def with_scales(seen: HeardLabels) -> LogLikelihoods:
+        return fit_scales(posterior, seen).log_likelihoods
 
     highest, best = CLEARLY + max(float(gain(with_scales).sum()), 0.0), None
     for strength in STRENGTHS:
 
-        def with_confusion(seen: NDArray[np.bool_], strength: float = strength) -> LogLikelihoods:
-            learnt = _learn(posterior, evidence[:, seen], labels[seen], doubtful[seen], strength)
-            return partial(_log_likelihoods, learnt)
+        def with_confusion(seen: HeardLabels, strength: float = strength) -> LogLikelihoods:
+            return partial(_log_likelihoods, _learn(posterior, seen, strength))
 
         gained = gain(with_confusion)
         error = gained.std() * len(gained) ** 0.5  # of the sum
@@ -110,42 +97,30 @@ def _choose_strength(
     return best
 
 
-def _learn(
-    posterior: Posterior,
-    evidence: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    doubtful: NDArray[np.bool_],
-    strength: float,
-) -> Posterior:
+def _learn(posterior: Posterior, heard: HeardLabels, strength: float) -> Posterior:
     last, best = -np.inf, posterior
-    for best in _turns(posterior, evidence, labels, doubtful, strength):
-        if best.log_likelihood - last < NEAR * len(labels):
+    for best in _turns(posterior, heard, strength):
+        if best.log_likelihood - last < NEAR * len(heard.label):
             break
         last = best.log_likelihood
     return best
 
 
-def _turns(
-    posterior: Posterior,
-    evidence: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    doubtful: NDArray[np.bool_],
-    strength: float,
-) -> Iterator[Posterior]:
+def _turns(posterior: Posterior, heard: HeardLabels, strength: float) -> Iterator[Posterior]:
     frequency, classes = posterior.frequency, len(posterior.frequency)
     wrong, most = max(posterior.wrong, 4 * LEAST_WRONG), 1 - (frequency**2).sum()  # of what is drawn is really wrong
-    labelled = _labelled_as(drawn_by_frequency(wrong, frequency), labels, doubtful)  # (n, C)
+    labelled = _labelled_as(drawn_by_frequency(wrong, frequency), heard)  # (n, C)
     for _ in range(TURNS):
-        weights = _weigh(posterior.weights, evidence, frequency, labelled)
-        p = shown(weights, evidence, frequency)  # (n, C)
-        share = (p * labelled)[doubtful]
+        weights = _weigh(posterior.weights, heard.evidence, frequency, labelled)
+        p = shown(weights, heard.evidence, frequency)  # (n, C)
+        share = (p * labelled)[heard.doubtful]
         count = np.zeros((classes, classes))  # (y, c) of images of class c that are labelled y
-        np.add.at(count, labels[doubtful], share / (share.sum(axis=1, keepdims=True) + TINY))
+        np.add.at(count, heard.label[heard.doubtful], share / (share.sum(axis=1, keepdims=True) + TINY))
         share_wrong = 1 - np.trace(count) / max(count.sum(), TINY)
         wrong = float(np.clip(share_wrong / max(most, TINY), LEAST_WRONG, MOST_WRONG))
         prior = strength * drawn_by_frequency(wrong, frequency)  # (c, y)
         confusion = (count.T + prior) / (count.sum(axis=0)[:, None] + strength)
-        labelled = _labelled_as(confusion, labels, doubtful)
+        labelled = _labelled_as(confusion, heard)
         posterior = replace(
             posterior,
             weights=weights,
@@ -156,21 +131,17 @@ def _turns(
         yield posterior
 
 
-def _labelled_as(
-    confusion: NDArray[np.float64], labels: NDArray[np.int64], doubtful: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _labelled_as(confusion: NDArray[np.float64], heard: HeardLabels) -> NDArray[np.float64]:
     """P(y_i | c) (n, C) of the given labels; those that a person has verified are beyond doubt."""
-    labelled = confusion.T[labels]
-    labelled[~doubtful] = np.eye(len(confusion))[labels[~doubtful]]
+    labelled = confusion.T[heard.label]
+    labelled[~heard.doubtful] = np.eye(len(confusion))[heard.label[~heard.doubtful]]
     return labelled
 
 
-def _log_likelihoods(
-    posterior: Posterior, evidence: NDArray[np.float32], labels: NDArray[np.int64], doubtful: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _log_likelihoods(posterior: Posterior, heard: HeardLabels) -> NDArray[np.float64]:
     """Of each label (n,)."""
-    labelled = _labelled_as(posterior.labelled(), labels, doubtful)
-    found: NDArray[np.float64] = np.log((posterior.shown(evidence) * labelled).sum(axis=1) + TINY)
+    labelled = _labelled_as(posterior.labelled(), heard)
+    found: NDArray[np.float64] = np.log((posterior.shown(heard.evidence) * labelled).sum(axis=1) + TINY)
     return found
 
 

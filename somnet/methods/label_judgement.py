@@ -11,7 +11,7 @@ from scipy.special import expit
 from somnet.data.bags import pictures_of
 from somnet.methods.label_confusion import learn_confusion
 from somnet.methods.label_evidence import BELIEF, BEST_REGION, LEAST, WITNESSES, RegionFeatures, ask, join_regions
-from somnet.methods.label_posterior import CLEARLY, fit_posterior
+from somnet.methods.label_posterior import CLEARLY, HeardLabels, fit_posterior
 from somnet.methods.review import find_axes
 
 log = logging.getLogger("somnet")
@@ -75,7 +75,8 @@ def judge_labels(regions: Regions, given: GivenLabels, seed: int, heard: Sequenc
     evidence = witnesses.hear(known, np.arange(len(asked)))
     said = evidence[list(heard)]
     posterior = fit_posterior(said, labels[asked], verified)
-    posterior = learn_confusion(posterior, said, labels[asked], seed, verified)
+    doubtful = np.ones(len(asked), bool) if verified is None else ~verified
+    posterior = learn_confusion(posterior, HeardLabels(said, labels[asked], doubtful), seed)
     weights = ", ".join(f"{weight:.2f}" for weight in posterior.weights[:-1])
     how = "drawn at random" if posterior.confusion is None else "those of classes that are taken for each other"
     wrong = 100 * float(posterior.frequency @ (1 - np.diag(posterior.labelled())))

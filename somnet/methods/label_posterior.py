@@ -30,6 +30,19 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
+class HeardLabels:
+    """The labels of n images, and what was heard about them."""
+
+    evidence: NDArray[np.float32]  # (J, n, C)
+    label: NDArray[np.int64]  # (n,)
+    doubtful: NDArray[np.bool_]  # (n,) false: a person has verified it
+
+    def take(self, some: NDArray[np.bool_] | NDArray[np.int64]) -> "HeardLabels":
+        """Those of some images."""
+        return HeardLabels(self.evidence[:, some], self.label[some], self.doubtful[some])
+
+
+@dataclass(frozen=True)
 class Posterior:
     """What was estimated."""
 

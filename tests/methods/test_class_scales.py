@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from somnet.methods.class_scales import fit_scales, scales_loss
-from somnet.methods.label_posterior import Posterior
+from somnet.methods.label_posterior import HeardLabels, Posterior
 
 EVEN = np.array([0.5, 0.5])
 
@@ -29,11 +29,11 @@ def test_scales_and_biases_are_found() -> None:
     odds = np.exp(z * (1.0, 1.0, 0.5) + (0.0, 0.0, 1.0))
     labels = np.array([rng.choice(3, p=row / row.sum()) for row in odds])
     posterior = Posterior(np.array([1.0, 0.0]), 0.005, np.bincount(labels) / len(labels))
-    everybody = np.ones(len(labels), bool)
-    found = fit_scales(posterior, z[None].astype(np.float32), labels, everybody)
+    heard = HeardLabels(z[None].astype(np.float32), labels, np.ones(len(labels), bool))
+    found = fit_scales(posterior, heard)
     assert found.scale == pytest.approx([1.0, 1.0, 0.5], abs=0.12)
     assert found.bias - found.bias[0] == pytest.approx([0.0, 0.0, 1.0], abs=0.15)
     assert found.wrong < 0.03
-    told = found.log_likelihoods(z[None].astype(np.float32), labels, everybody).mean()
-    as_it_was = np.log(posterior.shown(z[None].astype(np.float32))[np.arange(len(labels)), labels]).mean()
+    told = found.log_likelihoods(heard).mean()
+    as_it_was = np.log(posterior.shown(heard.evidence)[np.arange(len(labels)), labels]).mean()
     assert told > as_it_was + 0.05

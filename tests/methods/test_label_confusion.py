@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 
 from somnet.methods.label_confusion import OF_A_CLASS, _choose_strength, _labelled_as, _loss, _turns, learn_confusion
-from somnet.methods.label_posterior import SMALL, Posterior, fit_posterior
+from somnet.methods.label_posterior import SMALL, HeardLabels, Posterior, fit_posterior
 
 Task = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
 
@@ -27,6 +27,11 @@ def swaps(share: float) -> NDArray[np.float64]:
     labelled = np.eye(CLASSES)
     labelled[0, [0, 1]] = labelled[1, [1, 0]] = 1 - share, share
     return labelled
+
+
+def heard(evidence: NDArray[np.float32], given: NDArray[np.int64]) -> HeardLabels:
+    """Labels of which none is verified."""
+    return HeardLabels(evidence, given, np.ones(len(given), bool))
 
 
 def found_wrong(posterior: Posterior, made: Task) -> tuple[float, float]:
@@ -60,7 +65,7 @@ def test_the_turns_by_hand() -> None:
     frequency = np.array([0.5, 0.5])
     evidence = np.where(np.eye(2, dtype=bool)[shows], 0.0, -30.0).astype(np.float32)[None]
     begin = Posterior(np.array([1.0, 0.0]), 0.2, frequency)
-    *_, found = _turns(begin, evidence, labels, np.ones(800, bool), 400.0)
+    *_, found = _turns(begin, heard(evidence, labels), 400.0)
     assert found.wrong == pytest.approx(0.25, abs=1e-3)
     by_hand = [[(300 + 400 * 7 / 8) / 800, (100 + 400 / 8) / 800], [400 / 8 / 800, (400 + 400 * 7 / 8) / 800]]
     assert found.labelled() == pytest.approx(np.array(by_hand), abs=1e-3)
@@ -71,14 +76,14 @@ def test_classes_that_are_taken_for_each_other_are_found() -> None:
     made = task(swaps(0.3))
     evidence, given, _ = made
     before = fit_posterior(evidence, given)
-    after = learn_confusion(before, evidence, given, seed=0)
+    after = learn_confusion(before, heard(evidence, given), seed=0)
     assert after.labelled()[:2, :2] == pytest.approx(np.array([[0.7, 0.3], [0.3, 0.7]]), abs=0.08)
     assert np.diag(after.labelled())[2:] == pytest.approx(np.ones(3), abs=0.03)
     (few, _), (many, precision) = found_wrong(before, made), found_wrong(after, made)
     assert many > few + 0.1
     assert precision > 0.8
     assert after.weights[0] > 1.05 * before.weights[0]  # what seemed to be a weak witness was a wrong label
-    assert learn_confusion(before, evidence[:, : 9 * CLASSES], given[: 9 * CLASSES], seed=0) is before  # too few
+    assert learn_confusion(before, heard(evidence, given).take(np.arange(9 * CLASSES)), seed=0) is before  # too few
     assert OF_A_CLASS == 10
 
 
@@ -86,7 +91,7 @@ def test_classes_that_are_taken_for_each_other_are_found() -> None:
 def test_mistakes_that_are_the_same_for_all_classes_leave_all_as_it_is(wrong: float) -> None:
     evidence, given, _ = task((1 - wrong) * np.eye(CLASSES) + wrong / CLASSES)
     before = fit_posterior(evidence, given)
-    assert learn_confusion(before, evidence, given, seed=0) is before
+    assert learn_confusion(before, heard(evidence, given), seed=0) is before
 
 
 @pytest.mark.parametrize("images", [20, 300, 1500])
@@ -97,7 +102,7 @@ def test_classes_that_look_alike_are_not_taken_for_each_other(images: int) -> No
         p = rng.dirichlet(np.full(CLASSES, 0.7), images)
         given = np.array([rng.choice(CLASSES, p=row) for row in p])
         evidence = np.log(p + 1e-9)[None].astype(np.float32)
-        after = learn_confusion(fit_posterior(evidence, given), evidence, given, seed)
+        after = learn_confusion(fit_posterior(evidence, given), heard(evidence, given), seed)
         assert (after.probabilities(evidence, given)[np.arange(images), given] < 0.5).mean() < 0.02
 
 
@@ -107,14 +112,14 @@ def test_classes_that_are_hard_to_tell_are_not_taken_for_others(sharp: float) ->
     evidence, given, _ = task(np.eye(CLASSES), images=1500, certain=0.7)
     evidence = evidence * np.array([1, 1, 1, sharp, sharp], np.float32)
     before = fit_posterior(evidence, given)
-    assert learn_confusion(before, evidence, given, seed=0) is before
+    assert learn_confusion(before, heard(evidence, given), seed=0) is before
 
 
 def test_nor_are_classes_that_witnesses_name_too_often() -> None:
     evidence, given, _ = task(np.eye(CLASSES), images=1500, certain=0.7)
     evidence[:, :, 0] += 2
     before = fit_posterior(evidence, given)
-    assert learn_confusion(before, evidence, given, seed=0) is before
+    assert learn_confusion(before, heard(evidence, given), seed=0) is before
 
 
 def test_the_prior_is_as_strong_as_mistakes_are_alike() -> None:
@@ -125,7 +130,7 @@ def test_the_prior_is_as_strong_as_mistakes_are_alike() -> None:
     for labelled in (swaps(0.3), alike):
         evidence, given, _ = task(labelled, images=2000)
         posterior = fit_posterior(evidence, given)
-        chosen.append(_choose_strength(posterior, evidence, given, np.ones(len(given), bool), seed=0))
+        chosen.append(_choose_strength(posterior, heard(evidence, given), seed=0))
     of_swaps, of_others = chosen
     assert of_swaps is not None
     assert of_others is not None
@@ -134,7 +139,9 @@ def test_the_prior_is_as_strong_as_mistakes_are_alike() -> None:
 
 def test_what_a_label_tells_by_hand() -> None:
     confusion = np.array([[0.8, 0.2], [0.3, 0.7]])
-    found = _labelled_as(confusion, np.array([0, 1, 1]), np.array([True, True, False]))
+    found = _labelled_as(
+        confusion, HeardLabels(np.zeros((1, 3, 2), np.float32), np.array([0, 1, 1]), np.array([True, True, False]))
+    )
     assert found == pytest.approx(np.array([[0.8, 0.3], [0.2, 0.7], [0.0, 1.0]]))
 
 
@@ -143,7 +150,7 @@ def test_verified_labels_are_no_mistakes() -> None:
     evidence, given, _ = task(swaps(0.3))
     verified = given < 2
     before = fit_posterior(evidence, given, verified)
-    after = learn_confusion(before, evidence, given, 0, verified)
+    after = learn_confusion(before, HeardLabels(evidence, given, ~verified), seed=0)
     assert after.labelled()[0, 1] < 0.05
     assert after.labelled()[1, 0] < 0.05
 
@@ -151,7 +158,7 @@ def test_verified_labels_are_no_mistakes() -> None:
 def test_a_class_without_images_has_no_mistakes_of_its_own() -> None:
     evidence, given, _ = task(swaps(0.3))
     wider = np.concatenate([evidence, np.full((1, len(given), 1), -12.0, np.float32)], axis=2)
-    after = learn_confusion(fit_posterior(wider, given), wider, given, seed=0)
+    after = learn_confusion(fit_posterior(wider, given), heard(wider, given), seed=0)
     assert np.isfinite(after.labelled()).all()
     assert after.labelled().sum(axis=1) == pytest.approx(np.ones(CLASSES + 1))
     assert np.isfinite(after.probabilities(wider, given)).all()
