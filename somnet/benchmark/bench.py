@@ -273,7 +273,12 @@ def _write_results(benchmark: Benchmark, finished: Mapping[Trial, Result], out: 
     seeds = sorted({*benchmark.seeds, *(trial.config.seed for trial in finished)})
     results = sorted(finished.values(), key=lambda result: (result.seed, methods.index(result.method)))
     baseline = stands_for.get(benchmark.baseline, benchmark.baseline)
-    comparison = Comparison(benchmark.title(), methods, seeds, results, baseline)
+    mistakes = {
+        (result.method, result.seed): known
+        for trial, result in finished.items()
+        if benchmark.data is not None and result.top1 is not None and (known := trial.mistakes()) is not None
+    }  # each seed of the toy web has test images of its own
+    comparison = Comparison(benchmark.title(), methods, seeds, results, baseline, mistakes)
     write_text(out / "results.csv", results_csv(results))
     epochs = benchmark.config.train.epochs
     write_text(out / "table.md", comparison_table(comparison, benchmark.tables, stands_for, epochs=epochs))

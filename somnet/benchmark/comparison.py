@@ -4,8 +4,9 @@ import csv
 import io
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 
 from somnet.benchmark import paper_tables
@@ -39,6 +40,14 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Mistakes:
+    """What a run got wrong."""
+
+    images: int  # on which it was tested
+    wrong: frozenset[str]  # the names of those that it got wrong
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The results of a benchmark so far."""
 
@@ -47,6 +56,7 @@ class Comparison:
     seeds: Sequence[int]
     results: Sequence[Result]
     baseline: str = BASELINE  # what gains are over
+    mistakes: Mapping[tuple[str, int], Mistakes] = field(default_factory=dict)  # by method and seed, as far as known
 
     @cached_property
     def finished(self) -> Mapping[str, Sequence[Result]]:
@@ -63,6 +73,23 @@ class Comparison:
     def gains(self, name: str) -> list[float]:
         """Points of top-1 above the baseline, seed by seed; none for the baseline itself."""
         return [] if name == self.baseline else paired_gains(self.accuracies(name), self.accuracies(self.baseline))
+
+    def error_by_images(self, name: str) -> float | None:
+        """The standard error of the mean gain that comes of testing on these images and not on others of their kind.
+
+        Of each test image the gain is averaged over the seeds; all seeds share the images, so more of them do not help.
+        """
+        seeds = [seed for method, seed in self.mistakes if method == name and (self.baseline, seed) in self.mistakes]
+        images = self.mistakes[name, seeds[0]].images if seeds else 0
+        if name == self.baseline or images < 2:
+            return None
+        gains: Counter[str] = Counter()
+        for seed in seeds:
+            own, base = self.mistakes[name, seed].wrong, self.mistakes[self.baseline, seed].wrong
+            gains.update(base - own)
+            gains.subtract(own - base)
+        points = [100 * gain / len(seeds) for gain in gains.values()]
+        return standard_error([*points, *[0.0] * (images - len(points))])
 
     def ranking(self) -> list[str]:
         """Methods that have an accuracy, best mean first."""
@@ -140,6 +167,7 @@ def _overview(comparison: Comparison) -> str:
         "deviation": [_deviation(list(comparison.accuracies(name).values())) for name in runs],
         "seeds": [f"{len(own)} of {len(comparison.seeds)}" for own in runs.values()],
         _gain_over(comparison): [mean_and_spread(comparison.gains(name), 1, sign=True) for name in runs],
+        "its error by test images": [_error(comparison.error_by_images(name)) for name in runs],
         "after first phase": column(lambda run: _percent(run.first_phase_top1), 1),
         "AUROC of label noise": column(lambda run: run.auroc, 3, best=True),
         "IoU of best ROI": column(lambda run: run.best_iou, 3, best=True),
@@ -157,10 +185,12 @@ def _notes(comparison: Comparison, epochs: int) -> str:
     lines = [
         f"Accuracy of the last epoch, never of the best one; ± is the standard error of the mean over the seeds "
         f"{seeds}, the deviation that of single seeds. The gain is taken seed by seed, and its error is that of these "
-        f"differences. *After first phase* is top-1 at the end of the first of several phases: what an initialisation "
-        f"has reached alone. An image pass is one training image through a network with gradient, divided by "
-        f"the number of training images: {epochs} for every method at most. Trunk passes are how often each training "
-        f"image is sent through the trunk to be looked at: once whole, and once for each view. The rate is `train.lr`."
+        f"differences. But all seeds are tested on the same images: *its error by test images* is the standard error "
+        f"that comes of these and not others of their kind, so a gain below either error may be chance. *After first "
+        f"phase* is top-1 at the end of the first of several phases: what an initialisation has reached alone. An "
+        f"image pass is one training image through a network with gradient, divided by the number of training images: "
+        f"{epochs} for every method at most. Trunk passes are how often each training image is sent through the trunk "
+        f"to be looked at: once whole, and once for each view. The rate is `train.lr`."
     ]
     if failed := [f"{result.method} (seed {result.seed})" for result in comparison.results if result.error]:
         lines.append(f"**Failed:** {plain_text(', '.join(failed))}; `results.csv` says why.")
@@ -239,6 +269,10 @@ def _gain_over(comparison: Comparison) -> str:
 
 def _deviation(values: Sequence[float]) -> str:
     return f"{statistics.stdev(values):.1f}" if len(values) > 1 else UNKNOWN
+
+
+def _error(points: float | None) -> str:
+    return UNKNOWN if points is None else f"{points:.1f}"
 
 
 def _once(values: Iterable[float | None], digits: int = 2) -> str:

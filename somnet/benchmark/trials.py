@@ -1,12 +1,13 @@
 """What a benchmark compares, and on what: methods with their settings, seeds, data and noise, and a run for each."""
 
+import csv
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from somnet.benchmark.comparison import BASELINE, Result
+from somnet.benchmark.comparison import BASELINE, Mistakes, Result
 from somnet.benchmark.entries import ENTRIES, method_entry, parse_entries
 from somnet.benchmark.paper_tables import SOMNET, VARIANTS, Entry
 from somnet.config import Config, load_config
@@ -16,7 +17,7 @@ from somnet.errors import ConfigError, RunError
 from somnet.methods.base import find_method
 from somnet.methods.registry import METHODS, is_trusted
 from somnet.system.files import display_name, parse_json
-from somnet.system.folders import CONFIG, METRICS, SUMMARY
+from somnet.system.folders import CONFIG, METRICS, SUMMARY, TEST_WRONG
 
 COSTS = "costs.json"  # what a run has cost
 TABLES = ("methods", "ablations", "parameters")
@@ -124,6 +125,18 @@ class Trial:
             seconds=summary["seconds"]["total"],
             peak_memory_mb=costs["peak_memory_mb"],
         )
+
+    def mistakes(self) -> Mistakes | None:
+        """What it got wrong of the test images, if that is known."""
+        file = self.folder / TEST_WRONG
+        try:
+            with file.open(newline="", encoding="utf-8") as stream:
+                wrong = frozenset(row["file_name"] for row in csv.DictReader(stream))
+        except FileNotFoundError:  # of a run that was tested on nothing, or before such files were written
+            return None
+        except (OSError, KeyError, ValueError, csv.Error) as error:
+            raise RunError(f"{file} cannot be read ({error}): delete it") from None
+        return Mistakes(known_json(self.folder / SUMMARY)["test"]["n"], wrong)
 
     def _has_these_settings(self) -> bool:
         """By the rule of --resume."""

@@ -27,18 +27,23 @@ def check_place(out: Path, *, overwrite: bool) -> None:
 
 def write_evaluation(result: Evaluation, out: Path) -> None:
     """wrong.csv, confusion.csv and confusion.svg. No cell starts a formula."""
-    with atomic_path(out / WRONG) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("file_name", "label", "predicted_label", "probability"))
-        for image in result.wrong:
-            cells = map(csv_cell, (image.file_name, image.label, image.predicted_label))
-            table.writerow((*cells, f"{image.probability:.6f}"))
+    write_wrong(result, out / WRONG)
     with atomic_path(out / MATRIX) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("label", *map(csv_cell, result.classes)))
         for name, row in zip(result.classes, result.matrix.tolist(), strict=True):
             table.writerow((csv_cell(name), *row))
     write_text(out / PICTURE, matrix_picture(result))
+
+
+def write_wrong(result: Evaluation, out: Path) -> None:
+    """A row for each image whose most probable class is not its label."""
+    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("file_name", "label", "predicted_label", "probability"))
+        for image in result.wrong:
+            cells = map(csv_cell, (image.file_name, image.label, image.predicted_label))
+            table.writerow((*cells, f"{image.probability:.6f}"))
 
 
 def matrix_picture(result: Evaluation) -> str:

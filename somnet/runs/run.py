@@ -72,6 +72,15 @@ class WrongImage:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """What is known of held-out images."""
+
+    labels: NDArray[np.int64]  # (n,)
+    names: Sequence[bytes]  # (n,) of their files
+    classes: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Accuracy on held-out images."""
 
@@ -178,9 +187,7 @@ class Run(RunFolder):
         compute = Compute(choose_device(device), workers)
         model = self.model.to(compute.device)
         inputs = make_inputs(part, model, self.config.model.imgsz, compute)
-        scores = class_scores(model, inputs, labels[rows], compute)
-        result = accuracy_of(scores, labels[rows], self.classes)
-        return replace(result, wrong=_wrong_images(scores, labels[rows], self.classes, part.index.column("file_name")))
+        return measure(model, inputs, HeldOut(labels[rows], part.index.column("file_name"), self.classes), compute)
 
     def _given_vectors(self, index: Index, embeddings: Path | str | None) -> Embeddings | None:
         """Vectors of these images, if the run was trained on such."""
@@ -267,11 +274,12 @@ def build_method(config: Config, labels: NDArray[np.int64], classes: int, pretra
         return find_method(config.method)(config, network, torch.from_numpy(labels), classes)
 
 
-def measure(
-    model: Network, inputs: Inputs, labels: NDArray[np.int64], classes: Sequence[str], compute: Compute
-) -> Evaluation:
-    """Accuracy of a network on labelled images, of which each rank sees its share."""
-    return accuracy_of(class_scores(model, inputs, labels, compute), labels, classes)
+def measure(model: Network, inputs: Inputs, held_out: HeldOut, compute: Compute) -> Evaluation:
+    """Accuracy of a network on held-out images, of which each rank sees its share."""
+    labels, classes = held_out.labels, held_out.classes
+    scores = class_scores(model, inputs, labels, compute)
+    result = accuracy_of(scores, labels, classes)
+    return replace(result, wrong=_wrong_images(scores, labels, classes, held_out.names))
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ METRICS, LOG = "metrics.jsonl", "train.log"
 ISSUES, ISSUES_CSV, REGIONS, DUPLICATES = "issues.parquet", "issues.csv", "regions.parquet", "duplicates.csv"
 VECTORS = "vectors.npy"  # what the training images look like, in few numbers each: for the map of the images
 SUMMARY = "summary.json"
+TEST_WRONG = "test_wrong.csv"  # the held-out images that are not taken for what they are
 DECISIONS = "decisions.csv"  # what a person decided; never deleted
 USED_DECISIONS = "decisions-used.csv"  # those that were trained on
 REPORT, EXPORT, EVENTS = "report", "export", "tensorboard"  # folders
@@ -26,6 +27,7 @@ WRITTEN = (
     REGIONS,
     VECTORS,
     DUPLICATES,
+    TEST_WRONG,
     USED_DECISIONS,
 )  # beside checkpoints
 
@@ -36,6 +38,7 @@ MOST_BYTES = {
     SUMMARY: 10_000_000,
     METRICS: 50_000_000,
     DUPLICATES: 1_000_000_000,
+    TEST_WRONG: 1_000_000_000,
     DECISIONS: 1_000_000_000,
     USED_DECISIONS: 1_000_000_000,
 }  # at most; a byte of JSON can become 25 in memory

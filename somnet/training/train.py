@@ -28,6 +28,7 @@ from somnet.methods.base import Method, find_method
 from somnet.methods.frozen import with_given_vectors
 from somnet.methods.registry import known_methods
 from somnet.nn.backbones import check_name
+from somnet.report.confusion import write_wrong
 from somnet.report.site import is_report, is_whole_report, remove_report, write_report
 from somnet.runs.begin import as_started, begin, check_free, is_of, is_run, next_run_folder, refuse_other_images
 from somnet.runs.data_changes import warn_of_changes
@@ -37,12 +38,22 @@ from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.file_issues import with_file_issues
 from somnet.runs.kinds import counted_kinds, with_reasons
 from somnet.runs.label_scores import Beside, score_labels, with_label_scores
-from somnet.runs.run import Evaluation, build_method, measure
+from somnet.runs.run import Evaluation, HeldOut, build_method, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_issues
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device, placed, threads
 from somnet.system.files import LOCK, write_json
-from somnet.system.folders import DUPLICATES, FINISHED, ISSUES_CSV, LOG, REPORT, SUMMARY, VECTORS, refuse_inside
+from somnet.system.folders import (
+    DUPLICATES,
+    FINISHED,
+    ISSUES_CSV,
+    LOG,
+    REPORT,
+    SUMMARY,
+    TEST_WRONG,
+    VECTORS,
+    refuse_inside,
+)
 from somnet.system.locks import one_writer
 from somnet.system.progress import duration, logging_to
 from somnet.system.ranks import ALONE, Ranks, device_of_rank, joined_ranks, started_note
@@ -228,8 +239,9 @@ class Job:
         """How good the network is on the held-out images, if there are any."""
         if self.data.test is None or self.test_inputs is None:
             return None
-        labels, classes = self.data.test.labels, self.data.classes
-        return measure(self.method.network, self.test_inputs, labels, classes, self.compute)
+        test = self.data.test
+        held_out = HeldOut(test.labels, test.index.column("file_name"), self.data.classes)
+        return measure(self.method.network, self.test_inputs, held_out, self.compute)
 
     def top1(self) -> float | None:
         """Of the test."""
@@ -285,7 +297,7 @@ def describe_images(job: Job) -> NDArray[np.float16]:
 
 
 def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth]) -> None:
-    """Write summary.json, which says that the run is finished, and tell what was found."""
+    """Write which held-out images are wrong, then summary.json: the run is finished; and tell what was found."""
     data, config, (images, truth) = job.data, job.config, scored
     seconds = job.laps.seconds
     summary = {
@@ -309,6 +321,8 @@ def summarise(job: Job, test: Evaluation | None, scored: tuple[pa.Table, Truth])
             "timm": version("timm"),
         },
     }
+    if test:
+        write_wrong(test, job.out / TEST_WRONG)
     write_json(job.out / SUMMARY, summary)
     if test:
         log.info("test: top-1 %.2f %%, top-5 %.2f %%", 100 * test.top1, 100 * test.top5)

@@ -1,5 +1,6 @@
 """A benchmark, with real runs: its files, its costs, and what is left of it when something dies."""
 
+import csv
 import json
 import mmap
 import os
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from somnet.benchmark import bench as bench_module
@@ -54,6 +56,28 @@ def test_results_have_a_row_per_run(finished: Finished) -> None:
         assert float(row["seconds"]) == summary["seconds"]["total"]
         assert 50 < float(row["peak_memory_mb"]) < 20_000
         assert row["error"] == ""
+
+
+def test_what_runs_got_wrong_is_kept_and_tells_the_error_of_gains(finished: Finished) -> None:
+    wrong: dict[tuple[str, int], set[str]] = {}
+    for row in rows_of(finished.out):
+        run = finished.out / "runs" / f"{row['method']}-seed{row['seed']}"
+        with (run / "test_wrong.csv").open(newline="") as file:
+            names = {cells["file_name"] for cells in csv.DictReader(file)}
+        images = json.loads((run / "summary.json").read_text())["test"]["n"]
+        assert 1 - len(names) / images == pytest.approx(float(row["top1"]))
+        wrong[row["method"], int(row["seed"])] = names
+    gain = [
+        sum((name in wrong["plain", seed]) - (name in wrong["somnet", seed]) for seed in (0, 1)) / 2
+        for name in set().union(*wrong.values())
+    ]
+    by_hand = 100 * np.std([*gain, *[0] * (images - len(gain))], ddof=1) / images**0.5
+    assert by_hand > 0
+    header, _, *rows = [
+        line.split(" | ") for line in (finished.out / "table.md").read_text().splitlines() if "|" in line
+    ]
+    cells = next(dict(zip(header, row, strict=True)) for row in rows if row[1].strip() == "somnet")
+    assert cells["its error by test images"].strip() == f"{by_hand:.1f}"
 
 
 def test_each_seed_has_its_own_noise(finished: Finished) -> None:

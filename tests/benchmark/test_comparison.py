@@ -5,9 +5,10 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from somnet.benchmark.comparison import Comparison, Result, chart, comparison_table, plain_text, results_csv
+from somnet.benchmark.comparison import Comparison, Mistakes, Result, chart, comparison_table, plain_text, results_csv
 from somnet.benchmark.paper_tables import ABLATIONS, BAG_SIZES, SLOTS
 
 _RESULTS = (
@@ -103,6 +104,22 @@ def test_gains_are_over_the_baseline_that_is_asked_for() -> None:
     assert rows["somnet"]["gain over first box"] == "+4.0 ± 1.2"  # 2, 4, 6: deviation 2, over the root of 3
     assert rows["plain"]["gain over first box"] == "-3.0 ± 0.0"
     assert rows["somnet"]["top-1 %"] == "**74.0 ± 6.4**"  # deviation 11.1: seeds differ more than methods
+
+
+def test_the_error_of_a_gain_that_comes_of_the_test_images_by_hand() -> None:
+    """Of five images the baseline gets a and b wrong with one seed, and a and c with another."""
+    results = [Result(name, seed, top1=0.6) for name in ("plain", "elr") for seed in (0, 1, 2)]
+    wrong = {("plain", 0): "ab", ("plain", 1): "ac", ("plain", 2): "a", ("elr", 0): "b", ("elr", 1): "ad"}
+    mistakes = {run: Mistakes(5, frozenset(names)) for run, names in wrong.items()}
+    comparison = Comparison("photos", ("plain", "elr", "sl"), (0, 1, 2), results, mistakes=mistakes)
+    # by the two seeds of both, a gains a half, c a half, d loses a half, b and e nothing: 50, 50, -50, 0, 0
+    by_hand = np.std([50, 50, -50, 0, 0], ddof=1) / np.sqrt(5)
+    assert comparison.error_by_images("elr") == pytest.approx(by_hand)
+    assert comparison.error_by_images("plain") is None
+    assert comparison.error_by_images("sl") is None
+    rows = {row["method"]: row for row in table_of(comparison_table(comparison, (), {}, epochs=20))}
+    assert rows["elr"]["its error by test images"] == f"{by_hand:.1f}" == "18.7"
+    assert rows["plain"]["its error by test images"] == "–"
 
 
 def test_what_failed_is_said() -> None:

@@ -21,7 +21,7 @@ from tests.suite import leave_out
 if TYPE_CHECKING:
     from tests.conftest import Photos, Tiny
 
-TABLES = ("issues.parquet", "issues.csv", "regions.parquet", "vectors.npy")
+TABLES = ("issues.parquet", "issues.csv", "regions.parquet", "vectors.npy", "test_wrong.csv")
 TIMED = ("index.html", "training.html", "data/training.js")  # pages that tell how many seconds the work took
 
 
