@@ -1,7 +1,7 @@
 """SOMNet+, the default method: it trains on what a label probably should be, and SOMNet's memory reads what was learnt.
 
-What is left of SOMNet and of ideas beyond it. docs/results.md says what each part of the training is worth beside its
-control; the memory, which judges and does not train, was not measured alone.
+What is left of SOMNet and of ideas beyond it. docs/results.md says what the parts of the training are worth beside their
+controls; the memory, which judges and does not train, was not measured alone.
 
 1. Before training, other images are heard about each image: belief in its regions, prototypes of the classes and
    neighbours, from features that no label has touched (label_evidence.py). What each is worth, and which share e of the
@@ -21,8 +21,8 @@ control; the memory, which judges and does not train, was not measured alone.
    share its part.
 4. Then Algorithm 1's second line: the memory learns the features of each image and its regions, all at full size, in a
    network that has come to rest. It has no part in the network's training, but it knows the prototypes of each class.
-5. By Eq. 10 it chooses the regions of an image that its label is judged by. label_score is the mean of two
-   probabilities: of the label in the best of these regions, and in t_i.
+5. By Eq. 10 it chooses the regions of an image that its label is judged by. What the method itself thinks of a label
+   (the column `belief`) is the mean of two probabilities: of the label in the best of these regions, and in t_i.
 """
 
 from dataclasses import replace
