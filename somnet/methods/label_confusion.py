@@ -19,6 +19,8 @@ drawn by f, as before.
 
 And some classes are harder to tell than others, for which T would make up, too. So a rival without any such mistakes,
 in which each class has a scale and a bias of its own (class_scales.py), must predict the held out labels clearly worse.
+Nor are leaves with similar spots taken for each other because nobody can tell them on a photo: there T gains on images
+that are unclear. Mistakes are found on all; so the gain must be clear on those alone, too, of which p_i is sure.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,6 +48,8 @@ from somnet.methods.logistic import deal_folds
 
 STRENGTHS = (300.0, 100.0, 30.0, 10.0)  # of the prior, in images of a class
 SURE = 1.5  # standard errors of a gain from which on it is clear
+TOLD = 0.8  # probability of a class from which on an image shows it clearly,
+CLEAREST = 1 / 3  # and the share of the images that do so in any case: wrong labels make all look less clear
 OF_A_CLASS = 10  # images of a class, on average, from which on its mistakes can be told
 FOLDS = 5
 TURNS = 40
@@ -73,6 +77,8 @@ def _choose_strength(posterior: Posterior, heard: HeardLabels, seed: int) -> flo
     asked = heard.take(np.sort(rng.permutation(images)[: MOST_NUMBERS // classes]))
     fold = deal_folds(asked.label, FOLDS, seed)
     before = _log_likelihoods(posterior, asked)  # (n,)
+    probable = posterior.shown(asked.evidence).max(axis=1)  # (n,)
+    told = probable >= min(TOLD, float(np.quantile(probable, 1 - CLEAREST)))
 
     def gain(learn: Callable[[HeardLabels], LogLikelihoods]) -> NDArray[np.float64]:
         """Of each label (n,), by what is learnt from the others."""
@@ -91,10 +97,14 @@ def _choose_strength(posterior: Posterior, heard: HeardLabels, seed: int) -> flo
             return partial(_log_likelihoods, _learn(posterior, seen, strength))
 
         gained = gain(with_confusion)
-        error = gained.std() * len(gained) ** 0.5  # of the sum
-        if gained.sum() > max(highest, SURE * error):
+        if gained.sum() > highest and _is_clear(gained) and _is_clear(gained[told]):
             highest, best = float(gained.sum()), strength
     return best
+
+
+def _is_clear(gained: NDArray[np.float64]) -> bool:
+    """Whether the sum of gains (n,) is above its standard error by far."""
+    return bool(gained.sum() > SURE * gained.std() * len(gained) ** 0.5) if len(gained) else False
 
 
 def _learn(posterior: Posterior, heard: HeardLabels, strength: float) -> Posterior:

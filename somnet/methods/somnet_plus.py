@@ -1,7 +1,7 @@
 """SOMNet+, the default method: it trains on what a label probably should be, and SOMNet's memory reads what was learnt.
 
-What is left of SOMNet and of ideas beyond it. docs/results.md says what the parts of the training are worth beside their
-controls; the memory, which judges and does not train, was not measured alone.
+What is left of SOMNet and of ideas beyond it. docs/results.md says what the parts of the training are worth beside
+their controls; the memory, which judges and does not train, was not measured alone.
 
 1. Before training, other images are heard about each image: belief in its regions, prototypes of the classes and
    neighbours, from features that no label has touched (label_evidence.py). What each is worth, and which share e of the

@@ -122,6 +122,24 @@ def test_nor_are_classes_that_witnesses_name_too_often() -> None:
     assert learn_confusion(before, heard(evidence, given), seed=0) is before
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_classes_that_nobody_can_tell_on_unclear_images_are_not_taken_for_each_other(taken: bool) -> None:
+    """Half of the images are unclear: witnesses prefer one of two classes, and are right in 70 % of them.
+
+    Only where a quarter of the clear ones is labelled wrongly, too, somebody has taken one class for the other.
+    """
+    rng, images, rows = np.random.default_rng(0), 3000, np.arange(3000)
+    true, clear = rng.integers(0, 6, images), rng.random(images) < 0.5
+    seems = np.where(clear | (rng.random(images) < 0.7), true, true ^ 1)
+    evidence = rng.normal(size=(images, 6))
+    evidence[rows, seems] += np.where(clear, 8, 4)
+    evidence[rows, seems ^ 1] += np.where(clear, 0, 2)
+    given = np.where(rng.random(images) < 0.25, true ^ 1, true) if taken else true
+    said = heard(evidence[None].astype(np.float32), given)
+    before = fit_posterior(said.evidence, given)
+    assert (learn_confusion(before, said, seed=0) is not before) == taken
+
+
 def test_the_prior_is_as_strong_as_mistakes_are_alike() -> None:
     """Mistakes that are nearly the same for all classes want a stronger prior than swaps."""
     rng = np.random.default_rng(1)
