@@ -38,7 +38,8 @@ from somnet.runs.estimate import draws_views, estimate_seconds
 from somnet.runs.file_issues import with_file_issues
 from somnet.runs.kinds import counted_kinds, with_reasons
 from somnet.runs.label_scores import Beside, score_labels, with_label_scores
-from somnet.runs.run import Evaluation, HeldOut, build_method, measure
+from somnet.runs.metrics import top_k
+from somnet.runs.run import Evaluation, HeldOut, build_method, class_scores, measure
 from somnet.runs.scoring import Truth, against_truth, inspect_images, with_unreadable, write_issues
 from somnet.system.allocator import keep_memory
 from somnet.system.compute import Compute, choose_device, placed, threads
@@ -244,9 +245,11 @@ class Job:
         return measure(self.method.network, self.test_inputs, held_out, self.compute)
 
     def top1(self) -> float | None:
-        """Of the test."""
-        test = self.test()
-        return None if test is None else test.top1
+        """Of the test; after each epoch, so nothing else of it is worked out."""
+        if self.data.test is None or self.test_inputs is None:
+            return None
+        labels = self.data.test.labels
+        return top_k(class_scores(self.method.network, self.test_inputs, labels, self.compute), labels, 1)
 
 
 def fit(job: Job) -> Evaluation | None:
